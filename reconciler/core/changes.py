@@ -9,7 +9,7 @@ from reconciler.core.gates import Gated
 from reconciler.core.limits import prune_guard, suspensions
 from reconciler.core.limits.prune_guard import Pruning
 from reconciler.core.replicas.snapshot import Snapshot
-from reconciler.core.traffic.pools import Weights
+from reconciler.core.traffic.weights import Weights
 
 
 def members(snap: Snapshot, weights: Weights, pruning: Pruning, out: Outbox) -> None:

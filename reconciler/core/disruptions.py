@@ -25,7 +25,7 @@ from reconciler.core.model.reasons import Reason, Wait, Waiting
 from reconciler.core.replicas import availability, exit_times
 from reconciler.core.replicas.roster import Group, Roster
 from reconciler.core.replicas.snapshot import Snapshot
-from reconciler.core.traffic.pool import Weights
+from reconciler.core.traffic.weights import Weights
 
 QUIET = 30 * SECOND
 """How long a stop waits, after its drain, until the runtime's restart policy is read back as switched off."""

@@ -16,7 +16,7 @@ from reconciler.core.replicas.availability import Availability
 from reconciler.core.replicas.snapshot import Snapshot
 from reconciler.core.traffic import balancer_checks, pools
 from reconciler.core.traffic.balancer_checks import UNRELIABLE
-from reconciler.core.traffic.pools import Weights
+from reconciler.core.traffic.weights import Weights
 
 _ADDRESSES = frozenset({"A", "AAAA"})
 

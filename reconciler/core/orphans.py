@@ -2,7 +2,7 @@
 
 from reconciler.core.dns.policies import Names
 from reconciler.core.replicas.snapshot import Snapshot
-from reconciler.core.traffic.pools import Weights
+from reconciler.core.traffic.weights import Weights
 
 
 def of(snap: Snapshot, weights: Weights, names: Names) -> frozenset[str]:

@@ -1,1 +1,1 @@
-"""What one step does: exactly one action each."""
+"""Steps and their actions: each step does exactly one action."""

@@ -1,4 +1,7 @@
-"""The outbox that all steps of a decision pass through on their way to the plan."""
+"""The outbox: all steps of a decision pass through it on their way to the plan.
+
+`decide` makes it; `disruptions`, `changes` and `dns/publish` fill it.
+"""
 
 from dataclasses import replace
 
@@ -10,7 +13,7 @@ from reconciler.core.replicas.snapshot import Snapshot
 
 
 class Outbox:
-    """Collects steps; each passes the two gates that every provider call has: busy targets and failed tries."""
+    """Collects steps; each passes the two gates of every provider call: busy targets and failed tries."""
 
     def __init__(self, snap: Snapshot, ledger: Ledger) -> None:
         self.desired, self.ledger, self.now = snap.desired, ledger, snap.now
@@ -20,10 +23,10 @@ class Outbox:
         self.waits: list[Wait] = []
         self.ids: set[str] = set()
         self.grants: dict[str, Grant] | None = None
-        """Those of `ledger`, once one of them has changed."""
+        """The grants of `ledger`, once one of them has changed."""
 
     def put(self, step: Step) -> None:
-        """Take one step in, unless its target or its own past holds it."""
+        """Add a step, unless its target is busy or its failed tries hold it."""
         if step.id in self.ids:
             # A replica that moves has the same name on both nodes for a while: one call at a time, so that each has its own outcome.
             self.waits.append(Wait(step.object, Waiting.CALL, f"another call on {step.target} runs first"))
@@ -39,7 +42,7 @@ class Outbox:
             self.holds.append(hold)
 
     def granted(self, name: str, grant: Grant | None) -> None:
-        """Keep what became of one grant; None ends it."""
+        """Replace a grant; None ends it."""
         if self.ledger.grants.get(name) == grant:
             return
         if self.grants is None:

@@ -1,6 +1,7 @@
-"""Steps: every difference that came through, turned into exactly one action each.
+"""Steps: every difference that passed the gates becomes exactly one action.
 
-Also says which steps come after which in a plan, for people to read and for `apply` to skip dependents. Called by `decide`.
+Each step also names the steps before it in a plan, for the reader and for `apply`, which skips dependents. Called by
+`disruptions`, `changes` and `dns/steps`.
 """
 
 from functools import cached_property
@@ -29,7 +30,7 @@ from reconciler.core.model.want import Want
 from reconciler.core.replicas import image_pins
 from reconciler.core.replicas.snapshot import Snapshot
 from reconciler.core.traffic import pools
-from reconciler.core.traffic.pool import MemberChange
+from reconciler.core.traffic.weights import MemberChange
 
 
 def weight_id(provider: str, pool: str, endpoint: Endpoint) -> str:
@@ -38,7 +39,7 @@ def weight_id(provider: str, pool: str, endpoint: Endpoint) -> str:
 
 
 def place_id(place: Place) -> str:
-    """The id of weight steps of a member on its way out."""
+    """The id of weight steps of a member that is leaving service."""
     return f"weight {place.pool}/{place.endpoint.address}:{place.endpoint.port}"
 
 
@@ -49,19 +50,19 @@ def records_id(provider: str, zone: str, key: RecordKey) -> str:
 
 
 def _holder(policy: DNSPolicy, target: Target) -> str:
-    """The name that has the addresses of a target."""
+    """The DNS name with the addresses of a target."""
     return policy.host if policy.routing is Routing.SIMPLE else target_name(policy.host, target.name)
 
 
 class Links:
-    """Which steps touch the same replica: looked up only when something changes, and gone through once for all of it."""
+    """Which steps touch the same replica: computed only when something changes, and once per decision."""
 
     def __init__(self, snap: Snapshot) -> None:
         self.desired, self.roster = snap.desired, snap.roster
 
     @cached_property
     def _weights(self) -> tuple[list[str], dict[str, list[int]], dict[str, list[int]]]:
-        """The ids of all weight steps in order, and the places in it of those of a container and of an address."""
+        """The ids of all weight steps in order, and their indexes by container and by address."""
         ids: list[str] = []
         containers: dict[str, list[int]] = {}
         addresses: dict[str, list[int]] = {}
@@ -83,14 +84,14 @@ class Links:
     @cached_property
     def _records(self) -> dict[str, list[str]]:
         """Steps on the names that publish endpoints, by the service's key."""
-        found: dict[str, list[str]] = {}
+        ids_of: dict[str, list[str]] = {}
         for policy in self.desired.policies:
             for target in policy.targets:
                 if target.publish is Publish.ENDPOINTS:
                     keys = [RecordKey(_holder(policy, target), kind) for kind in ("A", "AAAA")]
                     ids = [records_id(policy.provider, policy.zone, key) for key in keys]
-                    found.setdefault(target.service, []).extend(ids)
-        return found
+                    ids_of.setdefault(target.service, []).extend(ids)
+        return ids_of
 
     def records_of(self, service: str) -> tuple[str, ...]:
         """Steps on the names that publish endpoints of this service."""
@@ -102,7 +103,7 @@ class Links:
 
 
 def create(desired: Desired, want: Want, ledger: Ledger) -> Step | None:
-    """Create a missing replica, from the same images as those of its revision that were created before."""
+    """Create a missing replica, from the same images as the earlier replicas of its revision."""
     workload = want.workload
     if workload is None:
         return None
@@ -114,7 +115,7 @@ def create(desired: Desired, want: Want, ledger: Ledger) -> Step | None:
 
 
 def start(want: Want, fact: ContainerFact, links: Links) -> Step:
-    """Start a container that is down, after its address carries no weight any more."""
+    """Start a stopped container, after its address has no weight any more."""
     action = StartContainer(fact.node, fact.name, fact.generation, adopted=fact.adopted)
     weights = links.weights_of(frozenset({fact.name}), frozenset())
     follows = (f"create {fact.name}", f"stop {fact.name}", *weights)
@@ -122,12 +123,11 @@ def start(want: Want, fact: ContainerFact, links: Links) -> Step:
 
 
 def update(want: Want, fact: ContainerFact, ledger: Ledger) -> Step | None:
-    """Change what the runtime changes in place. Nothing is disrupted, and doing it twice is the same as once."""
+    """Change settings that the runtime changes in place. It disrupts nothing and is idempotent."""
     if want.workload is None:
         return None
-    if (
-        want.cause is Reason.NETWORK_LOST
-    ):  # and nothing else: other settings are a planned change, which may have to wait
+    if want.cause is Reason.NETWORK_LOST:
+        # Only the network: other settings are a planned change, which may have to wait.
         action = UpdateContainer(fact.node, fact.name, fact.generation, (), join=fact.unjoined)
     else:
         live = restart_history.settings(want.workload, want.object, fact, ledger)
@@ -136,7 +136,7 @@ def update(want: Want, fact: ContainerFact, ledger: Ledger) -> Step | None:
 
 
 def quieten(grant: Grant, fact: ContainerFact) -> Step:
-    """Switch off the runtime's own restarting before a drain and a stop: what ends then stays down."""
+    """Switch off the runtime's restart policy before a drain and a stop, so that the container stays down when it exits."""
     live = restart_history.without_restarts(fact.live)
     action = UpdateContainer(fact.node, fact.name, fact.generation, live, adopted=fact.adopted)
     message = "its restart policy is switched off before it is stopped"
@@ -151,7 +151,7 @@ def restart_start(grant: Grant, fact: ContainerFact) -> Step:
 
 
 def stop(grant: Grant, fact: ContainerFact, grace: int, links: Links, workload_key: str, message: str) -> Step:
-    """Stop a container that is out of rotation, or that was held for long enough because that is not known of it."""
+    """Stop a container that is out of rotation, or whose rotation stayed unknown for the longest allowed time."""
     action = StopContainer(fact.node, fact.name, grant.generation, grace, adopted=fact.adopted, only=grant.only)
     follows = links.weights_of(frozenset({fact.name}), frozenset())
     if workload_key:
@@ -160,7 +160,7 @@ def stop(grant: Grant, fact: ContainerFact, grace: int, links: Links, workload_k
 
 
 def cut(grant: Grant, fact: ContainerFact, place: Place) -> Step:
-    """End what is still under way on a container that has drained for as long as it may."""
+    """End the sessions of a container that has reached its longest drain."""
     provider, _, pool = place.pool.partition("/")
     action = CutSessions(provider, pool, place.endpoint, fact.name)
     message = f"{place.requests} requests are still in flight after the longest drain"
@@ -169,7 +169,7 @@ def cut(grant: Grant, fact: ContainerFact, place: Place) -> Step:
 
 
 def remove(grant: Grant, fact: ContainerFact, ledger: Ledger) -> Step:
-    """Remove a container that is down and not wanted."""
+    """Remove a stopped container that is no longer wanted."""
     action = RemoveContainer(fact.node, fact.name, Generation(fact.id, fact.started_at), adopted=fact.adopted)
     message = "down and no longer wanted"
     if grant.cause is Reason.REVISION_FAILED and fact.mark is not None:
@@ -203,7 +203,7 @@ WHY_WEIGHT = {
     Reason.REASSERTED: "the balancer was restarted and lost the weight",
     Reason.SPREAD: "too few endpoints are ready, so all get the same weight",
 }
-"""Why an endpoint has the weight that it has or gets, in words."""
+"""Why an endpoint has or gets its weight, for messages."""
 
 
 def weight(change: MemberChange, links: Links) -> Step:

@@ -32,7 +32,7 @@ from reconciler.core.model.instant import FOREVER
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.reasons import Hold, Reason, Rule, Wait, Waiting
 from reconciler.core.replicas.snapshot import Snapshot
-from reconciler.core.traffic.pools import Weights
+from reconciler.core.traffic.weights import Weights
 
 _PASS, _FAIL, _KEPT = ProbeValue.PASS, ProbeValue.FAIL, Mode.KEPT
 

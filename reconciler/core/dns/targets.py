@@ -19,7 +19,7 @@ from reconciler.core.model.override import Override
 from reconciler.core.model.target_probe import TargetProbe
 from reconciler.core.replicas.roster import Roster
 from reconciler.core.replicas.snapshot import Snapshot
-from reconciler.core.traffic.pools import Weights
+from reconciler.core.traffic.weights import Weights
 
 _PASS, _FAIL, _UNKNOWN = ProbeValue.PASS, ProbeValue.FAIL, ProbeValue.UNKNOWN
 _RUNNING = ContainerState.RUNNING

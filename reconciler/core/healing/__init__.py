@@ -1,1 +1,1 @@
-"""Whether a container may be restarted for its health, or because a person asked for it."""
+"""Whether a container may be restarted for failed health, or because an operator requested it."""

@@ -1,10 +1,10 @@
-"""Mass failure: many containers of a group that turn bad at the same time point at their probe or at something they share.
+"""Mass failure: many containers of a group that fail at the same time make their probe or a shared dependency suspect.
 
-Restarting them all would turn a doubt into an outage. While at least half of a group (and at least two) is bad, one of them, the
-canary, is restarted; when it becomes available the next one follows, one at a time; when it does not, everything is held, longer
-each time, and the message says what is suspect. Traffic is kept meanwhile. A group is the replicas of a workload, or the
-containers of one node over several workloads. Unknown counts as bad once something failed: on the side that holds.
-Called by `decide` (`watch`) before the weights, and by `healing` (`hold`) as a gate.
+Restarting them all would turn a doubt into an outage. While at least half of a group (and at least two) fails, one container, the
+canary, is restarted; when it becomes available the next one follows, one at a time; when it does not, all restarts are held,
+longer each time, and the message says what is suspect. Traffic is kept meanwhile. A group is the replicas of a workload, or the
+containers of one node over several workloads. Unknown counts as failed once a container failed, which is the side that holds.
+Called by `decide` (`watch`) before the weights, and by `healing/restart_gates` (`hold`) as a gate.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -26,14 +26,14 @@ from reconciler.core.replicas.roster import Group, Roster
 from reconciler.core.replicas.snapshot import Snapshot
 
 MEMORY = 600 * SECOND
-"""How long a mass failure is remembered after it ended: if it comes back by then, its pauses go on where they were."""
+"""How long a mass failure is remembered after it ended: if it returns within that time, its pauses continue."""
 
 _PASS, _FAIL, _UNKNOWN = ProbeValue.PASS, ProbeValue.FAIL, ProbeValue.UNKNOWN
 _RUNNING = ContainerState.RUNNING
 
 
 class Extent(NamedTuple):
-    """How far a mass failure goes now: `bad` of `size` running containers, within `window` (ns)."""
+    """The extent of a mass failure now: `bad` of `size` running containers, within `window` (ns)."""
 
     bad: int
     size: int
@@ -42,12 +42,12 @@ class Extent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Outbreaks:
-    """The answer for all groups.
+    """The mass failures of all groups.
 
-    `rows` is what must be remembered; `active` gives the extent of each mass failure that goes on; `of` the groups with one that
-    a container belongs to; `suspect` the ids of containers whose failing is in doubt, so that they keep their traffic;
-    `sound` are containers with failed liveness, suspect or not, whose readiness says that they can serve;
-    `settled_at` the steady instant after which another failure in the group is no part of the latest ones any more.
+    `rows`: the rows for the ledger. `active`: the extent of each current mass failure. `of`: container id -> its groups with a
+    mass failure. `suspect`: ids of containers whose failure is doubted, so that they keep their traffic. `sound`: containers with
+    failed liveness, suspect or not, that can serve according to their readiness. `settled_at`: the steady instant after which
+    another failure in the group does not belong to the latest ones any more.
     """
 
     rows: Mapping[str, Outbreak]
@@ -65,18 +65,18 @@ def window_of(container: Container) -> int:
 
 
 def _since(probes: Mapping[Generation, Probes], belief: Belief) -> int:
-    """The steady instant at which it turned bad."""
+    """The steady instant at which the container began to fail."""
     verdicts = probes.get(belief.fact.generation)
     if verdicts is None:
         return 0
     return max(
-        (one.since for one in (verdicts.startup, verdicts.liveness) if one is not None and one.value is _FAIL),
+        (fact.since for fact in (verdicts.startup, verdicts.liveness) if fact is not None and fact.value is _FAIL),
         default=0,
     )
 
 
 def _together(instants: Iterable[int], window: int) -> int:
-    """The most of these instants that lie within one window."""
+    """The largest number of these instants within one window."""
     ordered = sorted(instants)
     first = most = 0
     for last, at in enumerate(ordered):
@@ -87,7 +87,7 @@ def _together(instants: Iterable[int], window: int) -> int:
 
 
 class _Watch:
-    """One look at all groups."""
+    """One pass over all groups."""
 
     def __init__(self, limits: MassFailure, observed: Observed, ledger: Ledger, blind: bool, now: Now) -> None:
         self.limits, self.probes, self.ledger, self.blind, self.now = limits, observed.probes, ledger, blind, now
@@ -99,16 +99,18 @@ class _Watch:
         self.urgent = {grant.object: grant for grant in ledger.grants.values() if grant.cause in URGENT}
 
     def judge(self, key: str, members: Mapping[str, Belief], window: int, healthy: Collection[str]) -> None:
-        """One group, replica -> container. `healthy` are the replicas that are available and pass."""
+        """Judge one group, replica -> container. `healthy`: the replicas that are available and pass."""
         row = self.ledger.outbreaks.get(key)
         running = [member for member in members.values() if member.fact.state is _RUNNING]
-        failing = [one for one in running if one.live is _FAIL]
-        # Those that are down in the middle of their restart are not well yet.
-        between = sum(1 for name, one in members.items() if name in self.urgent and one.fact.state is not _RUNNING)
+        failing = [belief for belief in running if belief.live is _FAIL]
+        # Replicas that are down in the middle of their restart count as bad.
+        between = sum(
+            1 for name, belief in members.items() if name in self.urgent and belief.fact.state is not _RUNNING
+        )
         size, bad = len(running) + between, len(failing) + between
-        bad += sum(1 for one in running if one.live is _UNKNOWN)
+        bad += sum(1 for belief in running if belief.live is _UNKNOWN)
         limit = max(self.limits.minimum, -(-size * self.limits.share // 100))
-        instants = [_since(self.probes, one) for one in failing]
+        instants = [_since(self.probes, belief) for belief in failing]
         together = _together(instants, window) + bad - len(failing) if failing else 0
         if failing:
             self.settled_at[key] = max(instants) + window
@@ -129,15 +131,15 @@ class _Watch:
             return
         self.rows[key] = row._replace(calm=None)
         self.active[key] = Extent(bad, size, window)
-        for one in failing:
-            self.of[one.fact.id] = (*self.of.get(one.fact.id, ()), key)
-            verdicts = self.probes.get(one.fact.generation)
+        for belief in failing:
+            self.of[belief.fact.id] = (*self.of.get(belief.fact.id, ()), key)
+            verdicts = self.probes.get(belief.fact.generation)
             ready = verdicts.readiness if verdicts is not None else None
             if ready is None or ready.value is not _FAIL:
-                self.suspect.add(one.fact.id)
+                self.suspect.add(belief.fact.id)
 
     def _outcome(self, row: Outbreak, healthy: Collection[str]) -> Outbreak:
-        """What became of the canary, once its restart is over. What cannot be seen is judged later."""
+        """The row with the result of the canary, once its restart is over. While a node is unreadable, the result is open."""
         if not row.canary or row.canary in self.urgent or self.blind:
             return row
         if row.canary in healthy:
@@ -146,9 +148,11 @@ class _Watch:
 
 
 def watch(snap: Snapshot, ledger: Ledger) -> Outbreaks:
-    """Look at all groups. Costs one pass over the beliefs while nothing fails."""
+    """Find the mass failures of all groups. Costs one pass over the beliefs while nothing fails."""
     failing = {
-        key for key, group in snap.roster.groups.items() if any(one.live is _FAIL for one in group.current.values())
+        key
+        for key, group in snap.roster.groups.items()
+        if any(belief.live is _FAIL for belief in group.current.values())
     }
     if not failing and not ledger.outbreaks:
         return Outbreaks(ledger.outbreaks)
@@ -156,18 +160,20 @@ def watch(snap: Snapshot, ledger: Ledger) -> Outbreaks:
     healthy = {
         memory.replica_of(key, ordinal)
         for key, group in snap.roster.groups.items()
-        for ordinal, one in group.current.items()
-        if one.live is _PASS and availability.available_at(one, group.workload.min_ready) <= snap.now.steady
+        for ordinal, belief in group.current.items()
+        if belief.live is _PASS and availability.available_at(belief, group.workload.min_ready) <= snap.now.steady
     }
     for key in sorted(failing | {outbreak for outbreak in ledger.outbreaks if outbreak in snap.roster.groups}):
         group = snap.roster.groups[key]
         look.judge(key, _replicas(group), window_of(group.workload.template.container), healthy)
     for node, groups in sorted(_by_node(snap.roster, failing, ledger).items()):
-        members = {name: one for group in groups for name, one in _replicas(group).items() if one.fact.node == node}
+        members = {
+            name: belief for group in groups for name, belief in _replicas(group).items() if belief.fact.node == node
+        }
         bad = [
             group
             for group in groups
-            if any(one.live is _FAIL and one.fact.node == node for one in group.current.values())
+            if any(belief.live is _FAIL and belief.fact.node == node for belief in group.current.values())
         ]
         if len(bad) > 1 or f"node/{node}" in ledger.outbreaks:
             window = max((window_of(group.workload.template.container) for group in groups), default=0)
@@ -182,48 +188,53 @@ def remember(ledger: Ledger, outbreaks: Outbreaks) -> Ledger:
 
 
 def _sound(snap: Snapshot, failing: Collection[str]) -> frozenset[str]:
-    """Who could serve if only its liveness did not count: ready, or never asked whether it is."""
-    found: set[str] = set()
+    """Containers that fail only by their liveness probe: their readiness passes, or they have no readiness probe."""
+    sound: set[str] = set()
     for group in (snap.roster.groups[key] for key in failing):
-        asked = group.workload.template.container.readiness is not None
+        probed = group.workload.template.container.readiness is not None
         for belief in group.current.values():
             if belief.failed is not Reason.LIVENESS_FAILED:
                 continue
             verdicts = snap.observed.probes.get(belief.fact.generation)
             ready = verdicts.readiness if verdicts is not None else None
-            if not asked or (ready is not None and ready.value is _PASS):
-                found.add(belief.fact.id)
-    return frozenset(found)
+            if not probed or (ready is not None and ready.value is _PASS):
+                sound.add(belief.fact.id)
+    return frozenset(sound)
 
 
 def _replicas(group: Group) -> dict[str, Belief]:
-    return {memory.replica_of(group.workload.key, ordinal): one for ordinal, one in group.current.items()}
+    return {memory.replica_of(group.workload.key, ordinal): belief for ordinal, belief in group.current.items()}
 
 
 def _by_node(roster: Roster, failing: Collection[str], ledger: Ledger) -> dict[str, list[Group]]:
     """The groups with probes on every node where containers of several workloads fail, or where a mass failure is remembered."""
     nodes = {outbreak.partition("/")[2] for outbreak in ledger.outbreaks if outbreak.startswith("node/")}
     if len(failing) > 1:
-        nodes |= {one.fact.node for key in failing for one in roster.groups[key].current.values() if one.live is _FAIL}
-    found: dict[str, list[Group]] = {node: [] for node in nodes}
+        nodes |= {
+            belief.fact.node
+            for key in failing
+            for belief in roster.groups[key].current.values()
+            if belief.live is _FAIL
+        }
+    by_node: dict[str, list[Group]] = {node: [] for node in nodes}
     for _, group in sorted(roster.groups.items()) if nodes else ():
         if window_of(group.workload.template.container):
             for node in nodes.intersection(group.workload.nodes):
-                found[node].append(group)
-    return found
+                by_node[node].append(group)
+    return by_node
 
 
 def pause(failures: int, limits: MassFailure) -> int:
-    """How long everything is held after so many canaries that did not become available (ns)."""
+    """How long all restarts are held after this number of canaries that did not become available (ns)."""
     return min(limits.max_hold, limits.hold << min(failures - 1, 40))
 
 
 def hold(snap: Snapshot, ledger: Ledger, outbreaks: Outbreaks, want: Want, ends: Mapping[str, int]) -> Hold | None:
-    """The hold of a mass failure on one restart, None when this one may be the canary or there is no mass failure.
+    """The hold of a mass failure on one restart; None when the container may be the canary or there is no mass failure.
 
     Args:
-        ledger: as it is by now in this decision.
-        ends: replica -> steady instant at which its open grant is over at the latest.
+        ledger: the ledger so far in this decision.
+        ends: replica -> the steady instant at which its open grant ends at the latest.
     """
     limits, now = snap.desired.guard.mass_failure, snap.now
     for key in outbreaks.of.get(want.fact.id, ()) if want.fact is not None else ():

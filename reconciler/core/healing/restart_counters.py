@@ -1,6 +1,6 @@
-"""Restart counters of one decision: what has been granted while its candidates pass the gates one after the other.
+"""Restart counters of one decision: the grants so far, while its candidates pass the gates one after the other.
 
-`gates` and `restart_gates` share them and fill them; `decide` puts what they hold at the end into the ledger.
+`gates` and `healing/restart_gates` share and fill them; `decide` puts their ledger into the next one at the end.
 """
 
 from collections.abc import Mapping
@@ -19,12 +19,12 @@ from reconciler.core.replicas.snapshot import Snapshot
 
 
 def in_a_row(failures: int) -> str:
-    """The length of a streak of failures, in words."""
+    """The length of a streak of failures, for messages."""
     return "once" if failures == 1 else f"{failures} times in a row"
 
 
 def _erring(fact: ProbeFact | None, now: Now) -> bool:
-    """Whether the latest run gave no result for a reason of ours, or results stopped coming."""
+    """Whether the latest run gave no result through a fault of the prober, or results stopped coming."""
     if fact is None:
         return False
     return fact.last is ProbeValue.UNKNOWN or fact.last_at + fact.valid_for <= now.steady
@@ -32,7 +32,7 @@ def _erring(fact: ProbeFact | None, now: Now) -> bool:
 
 @dataclass
 class RestartCounters:
-    """Counters that start as the ledger has them."""
+    """Counters that start from the ledger."""
 
     snap: Snapshot
     counts: Mapping[str, Availability]
@@ -40,12 +40,12 @@ class RestartCounters:
     outbreaks: Outbreaks
     granted: bool = False
     grants: dict[str, Grant] | None = None
-    """Those of `ledger`, once this decision has added some."""
+    """The grants of `ledger`, once this decision has added some."""
 
     @cached_property
     def probing(self) -> dict[str, tuple[int, int]]:
-        """Node -> on how many of its running containers with probes our side fails, and how many there are."""
-        found: dict[str, tuple[int, int]] = {}
+        """Node -> for how many of its running containers with probes the prober fails, and the number of such containers."""
+        counts: dict[str, tuple[int, int]] = {}
         for group in self.snap.roster.groups.values():
             container, nodes = group.workload.template.container, group.workload.nodes
             if container.liveness is None and container.startup is None:
@@ -58,12 +58,12 @@ class RestartCounters:
                 ours = verdicts is not None and (
                     _erring(verdicts.liveness, self.snap.now) or _erring(verdicts.startup, self.snap.now)
                 )
-                erring, probed = found.get(node, (0, 0))
-                found[node] = (erring + ours, probed + 1)
-        return found
+                erring, probed = counts.get(node, (0, 0))
+                counts[node] = (erring + ours, probed + 1)
+        return counts
 
     def grant(self, want: Want) -> None:
-        """Let one disruption begin: from here on it counts, whatever becomes of it."""
+        """Let one disruption begin: from now on it counts, whatever its result."""
         fact, ledger, at = want.fact, self.ledger, instant(self.snap.now)
         if fact is None:
             return
@@ -91,9 +91,9 @@ class RestartCounters:
         )
 
     def restarts_of(self, key: str) -> list[Grant]:
-        """Open restarts of one workload, oldest first; one that a person asked for counts once it is out of service.
+        """Open restarts of one workload, oldest first; a requested restart counts once its container is out of service.
 
-        Before that it may wait for as long as a TTL or a provider likes, and what fails serves nobody meanwhile.
+        Before that it may wait for a TTL or a provider for a long time, and a failed container must not wait for it.
         """
         prefix = f"{key}/"
         return sorted(
@@ -104,7 +104,7 @@ class RestartCounters:
         )
 
     def urgent_on(self, node: str) -> list[Grant]:
-        """Open grants for failed health whose container is, or will be made anew, on this node."""
+        """Open grants for failed health whose container is on this node, or will be recreated there."""
         if not self.ledger.grants:
             return []
         return [
@@ -118,5 +118,5 @@ class RestartCounters:
         group = self.snap.roster.groups.get(key)
         if group is None:
             return ""
-        found = next((member.fact.node for member in group.members() if member.fact.id == container), "")
-        return found or roster.node_of(group.workload, int(ordinal))
+        node = next((member.fact.node for member in group.members() if member.fact.id == container), "")
+        return node or roster.node_of(group.workload, int(ordinal))

@@ -1,8 +1,8 @@
-"""Healing: the gates before a restart or recreation for failed health, in the order in which they are asked.
+"""Healing: the gates before a restart or recreation for failed health, in their order.
 
-Each gate is a function of one candidate and the counters: it answers with the hold, or None to let pass. The first that holds is what
-people read. They are asked once per disruption: its grant then stands until it is over. Switches (suspend, deny, windows) come
-before, in `gates`, as they stop every action. Called by `gates` only.
+Each gate is a function of one candidate and the counters: it returns a hold, or None to let it pass. The operator reads the first
+hold. A disruption passes the gates once: its grant then stands until it is over. Suspensions (suspend, deny, windows) come before,
+in `gates`, because they stop every action. `gates` calls `heal`; `disruptions` calls `grace_of`.
 """
 
 from hashlib import sha256
@@ -21,7 +21,7 @@ from reconciler.core.replicas import exit_times, memory
 
 
 class Candidate(NamedTuple):
-    """What a gate is asked about: one candidate of one workload, with the counters so far."""
+    """The argument of a gate: one candidate of one workload, with the counters so far."""
 
     want: Want
     workload: Workload
@@ -56,7 +56,7 @@ def _foreign_healer(candidate: Candidate) -> Hold | None:
 
 
 def _prober_fault(candidate: Candidate) -> Hold | None:
-    """Probes of many containers of a node that fail on our side at once say something about us, not about them."""
+    """Probes of many containers of a node that give no result at once point at the prober, not at the containers."""
     want, counters = candidate.want, candidate.counters
     erring, probed = counters.probing.get(want.node, (0, 0))
     if erring < 2 or erring * 2 < probed:
@@ -78,7 +78,7 @@ def _mass(candidate: Candidate) -> Hold | None:
 
 
 def _turn(candidate: Candidate) -> Hold | None:
-    """One at a time; more only within the budget, and when it is clear that the failures are no mass failure that begins."""
+    """One restart at a time; more only within the budget, and once the start of a mass failure is ruled out."""
     want, workload, counters = candidate.want, candidate.workload, candidate.counters
     mine = counters.restarts_of(workload.key)
     if not mine:
@@ -115,9 +115,9 @@ def _failed(candidate: Candidate) -> Hold | None:
 
 
 def _never_passed(candidate: Candidate) -> str:
-    """The probe that asks for the restart if it never passed there, so that it may be wrong itself; else empty.
+    """The probe that causes the restart if it never passed on this node, so that it may be wrong itself; else empty.
 
-    This holds nothing: an application that hangs in its first start looks the same.
+    It holds nothing: an application that hangs in its first start looks the same.
     """
     container, passed = candidate.workload.template.container, candidate.counters.ledger.passed
     for name, probe in (("startup", container.startup), ("liveness", container.liveness)):
@@ -151,11 +151,11 @@ def _attempts(candidate: Candidate) -> Hold | None:
 
 def _node(candidate: Candidate) -> Hold | None:
     want, counters = candidate.want, candidate.counters
-    limit, there = counters.snap.desired.guard.restarts.in_flight, counters.urgent_on(want.node)
-    if len(there) < limit:
+    limit, grants = counters.snap.desired.guard.restarts.in_flight, counters.urgent_on(want.node)
+    if len(grants) < limit:
         return None
-    until = max(exit_times.soonest_end(counters.snap, there), counters.snap.now.steady + 1)
-    message = f"{len(there)} replicas are being restarted on {want.node} (limit: {limit})"
+    until = max(exit_times.soonest_end(counters.snap, grants), counters.snap.now.steady + 1)
+    message = f"{len(grants)} replicas are being restarted on {want.node} (limit: {limit})"
     return _hold(want, Rule.NODE_RESTART_LIMIT, message, until)
 
 
@@ -166,16 +166,16 @@ def _rate(candidate: Candidate) -> Hold | None:
         (
             workload.key,
             limits.workload,
-            [those for key, those in taken.items() if key.partition("|")[2] == workload.key],
+            [restarts for key, restarts in taken.items() if key.partition("|")[2] == workload.key],
         ),
         (
             f"node {want.node}",
             limits.node,
-            [those for key, those in taken.items() if key.partition("|")[0] == want.node],
+            [restarts for key, restarts in taken.items() if key.partition("|")[0] == want.node],
         ),
         ("all nodes", limits.total, list(taken.values())),
     ):
-        at = backoff.next_at([one for those in mine for one in those], rate, now)
+        at = backoff.next_at([at for restarts in mine for at in restarts], rate, now)
         if at > now.steady:
             message = f"{name} reached its restart rate: {rate.per_minute} a minute, {rate.burst} at once"
             return _hold(want, Rule.RATE, message, at)
@@ -194,7 +194,7 @@ _ACT = "set restarts.mode to act and restarts.share to 100 in the Guard, and res
 
 
 def observes(desired: Desired, workload: Workload) -> str:
-    """Why restarts of this workload are only said and not done; empty when they are done."""
+    """Why restarts of this workload are only reported and not done; empty when they are done."""
     guard = desired.guard.restarts
     if guard.mode is Mode.OBSERVE:
         return "the Guard only observes (spec.restarts.mode)"
@@ -224,7 +224,7 @@ _GATES = (
 
 
 def heal(want: Want, workload: Workload, counters: RestartCounters) -> Hold | None:
-    """Candidate all gates about one restart or recreation for failed health; grant it when none holds."""
+    """Ask all gates about one restart or recreation for failed health; grant it when none holds."""
     candidate = Candidate(want, workload, counters)
     for gate in _GATES:
         hold = gate(candidate)
@@ -235,7 +235,7 @@ def heal(want: Want, workload: Workload, counters: RestartCounters) -> Hold | No
 
 
 def grace_of(container: Container, cause: Reason, pod_grace: int) -> int:
-    """How long a container may take to stop (ns): as the probe that failed says, else as its pod says."""
+    """How long a container may take to stop (ns): the grace of the failed probe, else that of its pod."""
     if cause not in URGENT:
         return pod_grace
     probe = container.startup if cause is Reason.STARTUP_FAILED else container.liveness

@@ -1,8 +1,8 @@
-"""What must be remembered of restarts: how often each replica was restarted, by us and by the runtime, and whether it helped.
+"""Restart history: how often each replica was restarted, by us and by the runtime, and whether it helped.
 
-Two healers work on one container: ourselves and the runtime with its own restart policy. What the runtime restarts counts as an
-attempt of the replica; past the limit its policy is set to `no` and we take over, with our back-off, until the replica has been
-well for long enough. Called by `decide` after `history`.
+Two healers work on one container: we and the runtime with its own restart policy. A restart by the runtime counts as an attempt
+of the replica; past the limit its policy is set to `no` and we take over, with our back-off, until the replica has been healthy
+for long enough. `decide` calls `recall`; `differences`, `disruptions` and `actions/steps` use the rest.
 """
 
 from collections.abc import Mapping
@@ -21,26 +21,26 @@ _NO = RuntimeRestart.NO.value
 
 
 def without_restarts(live: tuple[Live, ...]) -> tuple[Live, ...]:
-    """The same settings with the runtime's own restarting switched off."""
-    return tuple(one._replace(restart=_NO) for one in live)
+    """The same settings with the runtime's restart policy switched off."""
+    return tuple(setting._replace(restart=_NO) for setting in live)
 
 
 def restarts_itself(fact: ContainerFact) -> bool:
-    """Whether the runtime starts this container again by itself when it ends, and we may switch that off.
+    """Whether the runtime restarts this container when it exits, and we may switch that off.
 
-    The policy of a container that is not ours stays: `unless-stopped` leaves down what we stop.
+    The policy of an adopted container stays: `unless-stopped` does not restart a container that we stop.
     """
-    return not fact.adopted and any(one.restart != _NO for one in fact.live)
+    return not fact.adopted and any(setting.restart != _NO for setting in fact.live)
 
 
 def settings(workload: Workload, replica: str, fact: ContainerFact, ledger: Ledger) -> tuple[Live, ...]:
-    """What a container should have in place now: as its manifest says, without restarts by the runtime while we took over."""
+    """The desired settings of a container: those of its manifest, without restarts by the runtime once we took over."""
     live = adoption.wanted_live(workload, fact)
     return without_restarts(live) if replica in ledger.taken_over else live
 
 
 def recall(snap: Snapshot, ledger: Ledger) -> Ledger:
-    """The ledger after this look. Costs nothing where nothing restarts and no runtime does it by itself."""
+    """The ledger after this look. Costs nothing while neither we nor a runtime restarts a container."""
     attempts, counts = _runtime(snap, ledger)
     changes: dict[str, object] = {
         "attempts": attempts,
@@ -54,23 +54,23 @@ def recall(snap: Snapshot, ledger: Ledger) -> Ledger:
 
 
 def _runtime(snap: Snapshot, ledger: Ledger) -> tuple[Mapping[str, tuple[Instant, ...]], Mapping[str, int]]:
-    """Attempts with what the runtime restarted since the last look, and its counts. A count that went back starts over."""
+    """Attempts, with the restarts by the runtime since the last look, and its counts. A lower count starts over."""
     attempts, counts = ledger.attempts, ledger.runtime_restarts
     added: dict[str, tuple[Instant, ...]] = {}
     changed: dict[str, int] = {}
-    seen = 0
+    counted = 0
     for key, group in snap.roster.groups.items():
         for ordinal, belief in group.current.items():
             fact = belief.fact
             if not fact.live or not fact.started_at:
-                continue  # never started, or somebody else's that could only be listed: the count is not known
-            seen += 1
+                continue  # never started, or of another owner and only listed: the count is unknown
+            counted += 1
             before = counts.get(fact.id)
             if before == fact.restarts:
                 continue
             changed[fact.id] = fact.restarts
             if before is None and (fact.adopted or ledger.history_lost is not None):
-                continue  # whose life began without us: what happened before says nothing of late
+                continue  # it started without us: its count says nothing about recent restarts
             more = min(fact.restarts - (before or 0), max(1, group.workload.restarts.limit))
             if more > 0:
                 obj = memory.replica_of(key, ordinal)
@@ -79,25 +79,28 @@ def _runtime(snap: Snapshot, ledger: Ledger) -> tuple[Mapping[str, tuple[Instant
         attempts = {**attempts, **added}
     if changed:
         counts = {**counts, **changed}
-    if len(counts) > seen and not snap.roster.unreadable_nodes:
-        there = {
-            one.fact.id for group in snap.roster.groups.values() for one in group.current.values() if one.fact.live
+    if len(counts) > counted and not snap.roster.unreadable_nodes:
+        present = {
+            belief.fact.id
+            for group in snap.roster.groups.values()
+            for belief in group.current.values()
+            if belief.fact.live
         }
-        counts = {name: one for name, one in counts.items() if name in there}
+        counts = {container: count for container, count in counts.items() if container in present}
     return attempts, counts
 
 
 def _taken(snap: Snapshot, ledger: Ledger, attempts: Mapping[str, tuple[Instant, ...]]) -> frozenset[str]:
-    """Replicas whose restarting is ours: those that spent their attempts under a runtime that restarts, until all is forgotten."""
+    """Replicas whose restarts we took over: they spent their attempts under a runtime that restarts; until all is forgotten."""
     taken = {name for name in ledger.taken_over if name in ledger.failures or name in attempts}
-    for name, those in attempts.items():
+    for name, restarts in attempts.items():
         key, _, ordinal = name.rpartition("/")
         group = snap.roster.groups.get(key)
         belief = None if group is None else group.current.get(int(ordinal))
         if group is None or belief is None or group.workload.restart_only or not restarts_itself(belief.fact):
             continue
         rule = group.workload.restarts
-        if belief.fact.restarts and len(backoff.recent(those, rule.window, snap.now)) >= max(1, rule.limit):
+        if belief.fact.restarts and len(backoff.recent(restarts, rule.window, snap.now)) >= max(1, rule.limit):
             taken.add(name)
     return ledger.taken_over if taken == ledger.taken_over else frozenset(taken)
 
@@ -126,5 +129,5 @@ def _escalations(snap: Snapshot, ledger: Ledger) -> Mapping[str, Escalation]:
 
 
 def _restarted(ledger: Ledger, now: Now) -> Mapping[str, tuple[Instant, ...]]:
-    kept = {place: backoff.remembered(those, now) for place, those in ledger.restarted.items()}
-    return {place: those for place, those in kept.items() if those}
+    kept = {place: backoff.remembered(restarts, now) for place, restarts in ledger.restarted.items()}
+    return {place: restarts for place, restarts in kept.items() if restarts}

@@ -1,8 +1,8 @@
-"""Restart requests: which restarts people asked for, and what became of them.
+"""Restart requests: the restarts that operators requested, and their results.
 
-A restart is a level, "a newer life than the one recorded", so whatever ends that life (this request, a crash, another request, a
-new revision) fulfils it, and a kill of the program in between cannot cause a second one. `decide` calls `follow` once the replicas
-are known, puts `wants` through the same gates as everything else, and tells `waits`.
+A restart is a level, "a newer generation than the recorded one", so whatever ends that generation (this request, a crash, another
+request, a new revision) fulfils it, and a kill of the program in between cannot cause a second restart. `decide` calls `follow`
+once the replicas are known, puts `wants` through the same gates as all other candidates, and reports `waits`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,18 +24,20 @@ TTL = 3600 * SECOND
 """How long a finished request is kept to be read (ns)."""
 
 KEPT = 200
-"""Finished requests that are kept at most; the oldest go first."""
+"""The most finished requests that are kept; the oldest go first."""
 
 _UP = {ContainerState.RUNNING, ContainerState.PAUSED, ContainerState.STOPPING, ContainerState.RESTARTING}
 
 
 def follow(snap: Snapshot, ledger: Ledger) -> Ledger:
-    """The ledger after this look: members found, fates decided, finished requests forgotten in the end."""
+    """The ledger after this look: members recorded, fates decided, old finished requests forgotten."""
     if not ledger.requests:
         return ledger
-    requests = {name: _advance(snap, one, ledger.grants) for name, one in ledger.requests.items()}
+    requests = {name: _advance(snap, request, ledger.grants) for name, request in ledger.requests.items()}
     finished = sorted(
-        (elapsed(one.finished, snap.now), name) for name, one in requests.items() if one.finished is not None
+        (elapsed(request.finished, snap.now), name)
+        for name, request in requests.items()
+        if request.finished is not None
     )
     for place, (age, name) in enumerate(finished):
         if age >= TTL or place >= KEPT:
@@ -47,27 +49,27 @@ def follow(snap: Snapshot, ledger: Ledger) -> Ledger:
 
 
 def wants(snap: Snapshot, ledger: Ledger, others: Iterable[Want]) -> list[Want]:
-    """Candidates for members that wait, in order where that was asked for; what is about to be changed anyway is left out."""
-    open_ = [one for _, one in sorted(ledger.requests.items()) if one.finished is None]
+    """Candidates for waiting members, in order where the request says so, without those that are about to change anyway."""
+    open_ = [request for _, request in sorted(ledger.requests.items()) if request.finished is None]
     if not open_:
         return []
     taken = {want.container for want in others if want.kind is not Kind.UPDATE}
-    found: dict[str, Want] = {}
+    candidates: dict[str, Want] = {}
     for request in open_:
         for member in _next(request):
             group, ordinal = _place(member.object, snap.roster)
             belief = None if group is None else group.current.get(ordinal)
-            if group is None or belief is None or _life(belief.fact, member.only) != member.generation:
+            if group is None or belief is None or _generation(belief.fact, member.only) != member.generation:
                 continue
             fact = belief.fact
-            if fact.name in taken or fact.name in found or fact.id in ledger.grants:
+            if fact.name in taken or fact.name in candidates or fact.id in ledger.grants:
                 continue
             if fact.state is not ContainerState.RUNNING:
                 continue
             message = f"requested by {request.who or 'an operator'}: {request.reason or 'no reason given'}"
-            what = f"{fact.name} only {member.only}" if member.only else fact.name
-            found[fact.name] = Want(
-                f"{Kind.RESTART.value} {what}",
+            target = f"{fact.name} only {member.only}" if member.only else fact.name
+            candidates[fact.name] = Want(
+                f"{Kind.RESTART.value} {target}",
                 member.object,
                 Kind.RESTART,
                 Reason.REQUESTED,
@@ -80,26 +82,26 @@ def wants(snap: Snapshot, ledger: Ledger, others: Iterable[Want]) -> list[Want]:
                 belief.ready,
                 member.only,
             )
-    return list(found.values())
+    return list(candidates.values())
 
 
 def waits(snap: Snapshot, ledger: Ledger) -> list[Wait]:
-    """What open requests wait for, with the instants at which their answers change by themselves."""
-    found: list[Wait] = []
-    for name, one in sorted(ledger.requests.items()):
-        if one.finished is not None:
+    """The waits of open requests, with the instants at which their answers change."""
+    waits: list[Wait] = []
+    for name, request in sorted(ledger.requests.items()):
+        if request.finished is not None:
             continue
-        members = one.members or ()
+        members = request.members or ()
         decided = sum(1 for member in members if member.fate in FINAL)
         message = f"restart request {name}: {decided} of {len(members)} replicas done"
-        if one.members is None:
+        if request.members is None:
             message = f"restart request {name}: its replicas have not been observed yet"
-        found.append(Wait(one.object, Waiting.REQUEST, message, due(one.at, one.deadline, snap.now)))
+        waits.append(Wait(request.object, Waiting.REQUEST, message, due(request.at, request.deadline, snap.now)))
         for member in members:
             belief = _moved_on(member, snap.roster) if member.fate not in FINAL else None
-            at = FOREVER if belief is None else _ripe(one, belief, snap.roster, member)
+            at = FOREVER if belief is None else _ripe(request, belief, snap.roster, member)
             if snap.now.steady < at < FOREVER:
-                found.append(
+                waits.append(
                     Wait(
                         member.object,
                         Waiting.MIN_READY,
@@ -107,7 +109,7 @@ def waits(snap: Snapshot, ledger: Ledger) -> list[Wait]:
                         at,
                     )
                 )
-    return found
+    return waits
 
 
 def wake_at(ledger: Ledger, now: Now) -> int:
@@ -136,8 +138,8 @@ def _advance(snap: Snapshot, request: Request, grants: Mapping[str, Grant]) -> R
             message = request.message or f"{request.object} has no replicas to restart"
             return request._replace(finished=instant(snap.now), message=message)
     assert request.members is not None  # noqa: S101  (set just above; for the type checker)
-    members = [_decide(snap, one, request, grants) for one in request.members]
-    failed = next((one for one in members if one.fate is Fate.FAILED), None)
+    members = [_decide(snap, member, request, grants) for member in request.members]
+    failed = next((member for member in members if member.fate is Fate.FAILED), None)
     for place, member in enumerate(members):
         if member.fate in FINAL:
             continue
@@ -145,20 +147,22 @@ def _advance(snap: Snapshot, request: Request, grants: Mapping[str, Grant]) -> R
             message = (
                 f"not restarted before the deadline ({member.message})"
                 if member.message
-                else "not begun before the deadline"
+                else "not restarted before the deadline"
             )
             members[place] = member._replace(fate=Fate.EXPIRED, message=message)
         elif failed is not None and request.failure_policy is FailurePolicy.FAIL and member.fate is Fate.WAITING:
-            members[place] = member._replace(fate=Fate.SKIPPED, message=f"not begun, because {failed.object} failed")
+            members[place] = member._replace(
+                fate=Fate.SKIPPED, message=f"not restarted, because {failed.object} failed"
+            )
     if tuple(members) != request.members:
         request = request._replace(members=tuple(members))
-    if all(one.fate in FINAL for one in members):
+    if all(member.fate in FINAL for member in members):
         request = request._replace(finished=instant(snap.now))
     return request
 
 
 def _resolve(snap: Snapshot, request: Request) -> Request:
-    """Record the members with their generations, once every node of the workload can be seen."""
+    """Record the members with their generations, once every node of the workload can be read."""
     key = request.object if request.object in snap.roster.groups else request.object.rpartition("/")[0]
     group = snap.roster.groups.get(key)
     if group is None:
@@ -172,11 +176,11 @@ def _resolve(snap: Snapshot, request: Request) -> Request:
     members = []
     for ordinal, belief in sorted(group.current.items()):
         fact = belief.fact
-        life = _life(fact, only)
-        member = Member(memory.replica_of(key, ordinal), fact.name, life or fact.generation, only=only)
+        generation = _generation(fact, only)
+        member = Member(memory.replica_of(key, ordinal), fact.name, generation or fact.generation, only=only)
         if request.object not in {key, member.object}:
             continue
-        if life is None:
+        if generation is None:
             member = member._replace(fate=Fate.SKIPPED, message=f"it has no container {only}")
         elif fact.state in _UP and _since(fact, only) > asked_at:
             member = member._replace(fate=Fate.DONE, message="started after the request")
@@ -190,7 +194,7 @@ def _resolve(snap: Snapshot, request: Request) -> Request:
 
 
 def _container(request: Request, group: Group) -> tuple[str, str]:
-    """The container of a replica that is meant, as runtimes name it (the main one is all of them), or why there is none."""
+    """(the requested container of a replica as runtimes name it, why there is none). Empty for the main one: all of them."""
     main = group.workload.template.container.name
     if request.only in ("", main):
         return "", ""
@@ -199,14 +203,14 @@ def _container(request: Request, group: Group) -> tuple[str, str]:
     names += [start.container for belief in group.current.values() for start in belief.fact.starts]
     if request.only in names:
         return request.only, ""
-    there = ", ".join([main, *sorted(set(names) - {""})])
-    return "", f"{group.workload.key} has no container {request.only}; it has: {there}"
+    existing = ", ".join([main, *sorted(set(names) - {""})])
+    return "", f"{group.workload.key} has no container {request.only}; it has: {existing}"
 
 
-def _life(fact: ContainerFact, only: str) -> Generation | None:
-    """The life that a restart of this container ends, or that of the main one; None where the replica does not have it.
+def _generation(fact: ContainerFact, only: str) -> Generation | None:
+    """The generation that a restart of this container ends, or that of the main one; None where the replica has no such container.
 
-    The main container's start is what all others follow: a sidecar that was started since then is no restart of the replica.
+    All other containers follow the start of the main one: a later start of a sidecar is no restart of the replica.
     """
     if not fact.starts:
         return None if only else fact.generation
@@ -219,7 +223,7 @@ def _since(fact: ContainerFact, only: str) -> int:
 
 
 def _decide(snap: Snapshot, member: Member, request: Request, grants: Mapping[str, Grant]) -> Member:
-    """What became of one member."""
+    """The fate of one member."""
     if member.fate in FINAL:
         return member
     group, ordinal = _place(member.object, snap.roster)
@@ -249,15 +253,15 @@ def _place(obj: str, roster: Roster) -> tuple[Group | None, int]:
 
 
 def _moved_on(member: Member, roster: Roster) -> Belief | None:
-    """The replica's container in a later life than the recorded one; None while it is still that one, or nothing is seen."""
+    """The replica's container in a later generation than the recorded one; None while it is the same, or not observed."""
     group, ordinal = _place(member.object, roster)
     belief = None if group is None else group.current.get(ordinal)
-    life = None if belief is None else _life(belief.fact, member.only)
-    return belief if life not in (None, member.generation) else None
+    generation = None if belief is None else _generation(belief.fact, member.only)
+    return belief if generation not in (None, member.generation) else None
 
 
 def _ripe(request: Request, belief: Belief, roster: Roster, member: Member) -> int:
-    """The steady instant from which the new life counts: available as its workload wants it, and old enough."""
+    """The steady instant from which the new generation counts: available for its workload, and old enough."""
     group, _ = _place(member.object, roster)
     min_ready = 0 if group is None else group.workload.min_ready
     at = availability.available_at(belief, min_ready)
@@ -265,32 +269,32 @@ def _ripe(request: Request, belief: Belief, roster: Roster, member: Member) -> i
 
 
 def _next(request: Request) -> tuple[Member, ...]:
-    """The members whose turn it is: the first that is not decided when ordered, else all."""
+    """The members to restart next: the first undecided one when ordered, else all."""
     left = tuple(member for member in request.members or () if member.fate not in FINAL)
     chosen = left[:1] if request.ordered else left
-    return tuple(one for one in chosen if one.fate is Fate.WAITING)
+    return tuple(member for member in chosen if member.fate is Fate.WAITING)
 
 
 def _carries_out(grant: Grant, member: Member) -> bool:
-    """Whether this disruption ends the life that the member is about."""
+    """Whether this disruption ends the recorded generation of the member."""
     same = grant.object == member.object and grant.generation.container_id == member.generation.container_id
     return same and grant.only in ("", member.only)
 
 
 def _stamped(grants: Mapping[str, Grant], requests: Iterable[Request]) -> Mapping[str, Grant]:
     """Grants of requested restarts with the grace and drain that the request names."""
-    words = {
+    limits = {
         (member.object, member.generation.container_id, member.only): (request.grace, request.drain)
         for request in requests
         if request.finished is None and (request.grace is not None or request.drain is not None)
         for member in request.members or ()
         if member.fate not in FINAL
     }
-    if not words:
+    if not limits:
         return grants
     stamped = dict(grants)
     for name, grant in grants.items():
-        word = words.get((grant.object, grant.generation.container_id, grant.only))
-        if grant.cause is Reason.REQUESTED and word is not None and (grant.grace, grant.drain) != word:
-            stamped[name] = grant._replace(grace=word[0], drain=word[1])
+        limit = limits.get((grant.object, grant.generation.container_id, grant.only))
+        if grant.cause is Reason.REQUESTED and limit is not None and (grant.grace, grant.drain) != limit:
+            stamped[name] = grant._replace(grace=limit[0], drain=limit[1])
     return stamped if stamped != grants else grants

@@ -1,19 +1,22 @@
-"""What a balancer's own checks say of members of ours: a second opinion, which protects and never takes away."""
+"""A balancer's own checks of our members: a second opinion, which keeps members in service and never removes one.
+
+Called by `in_rotation` and `rollouts/read_back`.
+"""
 
 from collections.abc import Collection, Iterable
 
 from providers.facts import Endpoint, MemberFact
 
 UNRELIABLE = frozenset({"down", "checking"})
-"""Words of a balancer on a member that nothing may be taken away for."""
+"""Operational states in which a balancer may give a member no traffic, so that no other member may be removed for it."""
 
 
 def failing(members: Iterable[MemberFact], mine: Collection[Endpoint]) -> bool:
-    """Whether a balancer's own checks keep traffic from one of these endpoints, or may do so any moment, while it has others.
+    """Whether a balancer's own checks keep traffic from one of these endpoints, or may do so soon, while it has other members.
 
-    A balancer that saw a replica down needs a few checks of its own to see that it is back; until then weight alone brings it
-    nothing. One that no check has confirmed goes down with the first that fails. Where everything is called down, the checks are
-    what is wrong, and to wait for them would help nobody.
+    A balancer that saw a replica down needs several checks to see that it is back; until then weight alone brings no traffic.
+    A member that no check has confirmed goes down with the first failed check. Where every member is down, the checks themselves
+    are wrong, and waiting for them does not help.
     """
     down = others = False
     for member in members:
@@ -25,5 +28,5 @@ def failing(members: Iterable[MemberFact], mine: Collection[Endpoint]) -> bool:
 
 
 def serves(member: MemberFact) -> bool:
-    """Whether it gets requests now, as far as its balancer says."""
+    """Whether the member gets requests now, according to its balancer."""
     return member.ours and bool(member.weight) and member.operational != "down"

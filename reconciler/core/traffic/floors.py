@@ -1,6 +1,6 @@
-"""Floors of a pool, panic among them: when so much fails at once that it is the judgement that is doubted.
+"""Floors of a pool, panic among them: many failures at once make the judgement itself doubtful, so weights are kept.
 
-Called by `pool`, which says what then happens to each member.
+Called by `traffic/pool`, which decides what happens to each member, and by `traffic/pools`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,7 +22,7 @@ SPAN = 10 * SECOND
 """The span in which only a part of a pool's endpoints may lose weight for observed health."""
 
 SHARE = 10
-"""That part in percent, at least one endpoint: what Envoy's outlier detection ejects at most
+"""That part in percent, at least one endpoint: the most that Envoy's outlier detection ejects
 (https://www.envoyproxy.io/docs/envoy/latest/intro/arch_overview/upstream/outlier)."""
 
 
@@ -30,10 +30,10 @@ def panicking(considered: int, ready: int, failing: int, since: Instant | None, 
     """Whether too few endpoints are ready.
 
     Args:
-        considered: endpoints that were ready in this generation and are not on their way out.
-        ready: how many of these are; one that is not known counts as one that is not.
+        considered: endpoints that were ready in this generation and are not leaving service.
+        ready: how many of these are ready; an unknown endpoint counts as not ready.
         failing: how many of them fail. Panic begins only when something does.
-        since: when the panic began that goes on; None = there is none.
+        since: when the current panic began; None = no panic.
     """
     if not rules.threshold or not considered or (since is None and not failing):
         return False
@@ -42,7 +42,7 @@ def panicking(considered: int, ready: int, failing: int, since: Instant | None, 
 
 
 def recent(cuts: Iterable[Cut], now: Now) -> tuple[Cut, ...]:
-    """The cuts that count now."""
+    """The cuts that still count."""
     return tuple(cut for cut in cuts if elapsed(cut.at, now) < SPAN)
 
 
@@ -50,7 +50,7 @@ def spent_until(cuts: Sequence[Cut], size: int, now: Now) -> int:
     """When one more container may lose its weight for observed health: 0 = now, else the steady instant at which to ask again.
 
     Args:
-        cuts: the recent ones of the pool; who is among them may lose it anyway.
+        cuts: the recent cuts of the pool; their containers may lose their weight in any case.
         size: how many endpoints the pool has.
     """
     if len(cuts) < max(1, size * SHARE // 100):
@@ -63,10 +63,10 @@ def _verdict(belief: Belief) -> ProbeValue:
 
 
 def all_failing(groups: Iterable[Group], blind: bool) -> bool:
-    """Whether every verdict of every probe in this instance is a failure, of two containers at least: then it is our probing.
+    """Whether every verdict of every probe in this instance is a failure, for at least two containers: then our probing is suspect.
 
-    Those without a verdict, and those on nodes that cannot be seen (`blind`), may be failing as well: to know less of them is no
-    reason to trust the failure of another one more.
+    Containers without a verdict, and those on unreadable nodes (`blind`), may be failing as well: knowing less of them is no
+    reason to trust the failure of another container more.
     """
     failing, others = 0, int(blind)
     for group in groups:
@@ -84,11 +84,11 @@ def all_failing(groups: Iterable[Group], blind: bool) -> bool:
     return failing > 0 and failing + others > 1
 
 
-# --- what people read -------------------------------------------------------------------------------------------------
+# --- holds ------------------------------------------------------------------------------------------------------------
 
 
 class Floor(StrEnum):
-    """What keeps members that fail in their pool."""
+    """What keeps failing members in their pool."""
 
     PANIC = "panic"
     RATE = "rate"
@@ -97,7 +97,7 @@ class Floor(StrEnum):
 
 
 class Held:
-    """Collects who keeps its weight by which floor: one hold for each floor of a pool, not one for each member."""
+    """Collects which members keep their weight by which floor: one hold for each floor of a pool, not for each member."""
 
     def __init__(self, service: Service, balancer: Balancer, considered: int, ready: int) -> None:
         self.service, self.balancer, self.considered, self.ready = service, balancer, considered, ready
@@ -105,12 +105,12 @@ class Held:
         self.until: dict[Floor, int] = {}
 
     def add(self, floor: Floor, name: str, until: int = FOREVER) -> None:
-        """One more member."""
+        """Add a member."""
         self.names.setdefault(floor, []).append(name)
         self.until[floor] = min(until, self.until.get(floor, FOREVER))
 
     def holds(self) -> list[Hold]:
-        """All of it in words."""
+        """The holds, one for each floor."""
         return [self._hold(floor, sorted(names)) for floor, names in sorted(self.names.items())]
 
     def _hold(self, floor: Floor, names: list[str]) -> Hold:
@@ -137,7 +137,7 @@ class Held:
 
 
 def suspect(service: Service, belief: Belief, before: int) -> Hold:
-    """Its liveness failure is doubted, because many fail together."""
+    """The hold of a member whose liveness failure is doubted, because many fail together."""
     name = belief.fact.name
     message = f"{name} keeps its weight: it fails together with many others, so the probe is suspect"
     next_step = (
@@ -147,15 +147,15 @@ def suspect(service: Service, belief: Belief, before: int) -> Hold:
 
 
 def last_member(
-    service: Service, balancer: Balancer, belief: Belief, before: int, why: Reason, shunned: bool = False
+    service: Service, balancer: Balancer, belief: Belief, before: int, why: Reason, failing_checks: bool = False
 ) -> Hold:
-    """It is the last one that carries weight; or, `shunned`, the last of those that the balancer gives traffic for it."""
+    """The hold of the last member with weight; with `failing_checks`, the balancer's own checks fail for all others."""
     name, pool = belief.fact.name, balancer.pool
     message = (
         f"{name} ({why.value}) keeps weight {before}: no other endpoint of pool {pool} is ready and carries weight"
     )
     next_step = f"bring another endpoint of {service.key} back, or set replicas of its workload to 0"
-    if shunned:
+    if failing_checks:
         message = f"{name} ({why.value}) keeps weight {before}: the balancer's own checks of pool {pool} fail for every other ready endpoint"
         next_step = (
             f"if this lasts for more than a few seconds, find out why the balancer's own checks of pool {pool} fail"
@@ -164,7 +164,7 @@ def last_member(
 
 
 def conflict(obj: str, pool: str, action: str, row: Weighed, writer: str, until: int) -> Hold:
-    """Somebody else writes the same member."""
+    """The hold of a member that another writer changes."""
     times = "once" if len(row.reversals) == 1 else f"{len(row.reversals)} times in 5 minutes"
     who = writer or "another writer"
     message = (

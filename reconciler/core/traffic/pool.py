@@ -1,11 +1,11 @@
-"""One pool of one service: what each member should weigh, and what protects the members that observed health would take out.
+"""One pool of one service: the weight of each member, and the floors that keep members which observed health would remove.
 
-Facts, a person's orders, an endpoint's own fresh word and steps that are wanted take weight away at once. What is only observed
-passes the floors: it never takes the last positive weight that brings traffic, nothing while too few are ready (panic), while verdicts fail
-everywhere or a node cannot be seen, and of a tenth of the pool in ten seconds. Called by `weights` only.
+Facts, an operator's overrides, an endpoint's own fresh claim and planned steps remove weight at once. Observed health passes the
+floors: it never removes the last positive weight that brings traffic; it removes nothing while too few endpoints are ready
+(panic), while all verdicts fail or while a node cannot be read; and it removes the weight of at most a tenth of the pool in ten
+seconds. Called by `traffic/pools` only.
 """
 
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from manifests.values.desired import Balancer, Service
@@ -13,99 +13,24 @@ from manifests.values.traffic import PanicMode
 from providers.facts import ON_WEIGHT, ContainerFact, ContainerState, Endpoint, MemberFact, PoolFact, ProbeValue
 from providers.facts import Weights as Takes
 from reconciler.core.exits import grants
-from reconciler.core.exits.inflight_requests import NO_POOLS, InflightRequests, Place
+from reconciler.core.exits.inflight_requests import Place
 from reconciler.core.health import overrides, precedence
 from reconciler.core.health.belief import Belief, By
 from reconciler.core.health.overrides import in_force as order_on
 from reconciler.core.model.instant import Instant, Now, instant
 from reconciler.core.model.ledger import Grant, Ledger
-from reconciler.core.model.reasons import Hold, Reason, Wait, Waiting
+from reconciler.core.model.reasons import Reason, Wait, Waiting
 from reconciler.core.model.revision import FULL
 from reconciler.core.model.weight_memory import Cut, Ready, Weighed
 from reconciler.core.traffic import floors, other_writers, shares
+from reconciler.core.traffic.weights import MemberChange, Weights
 
 _PASS, _UNKNOWN = ProbeValue.PASS, ProbeValue.UNKNOWN
 _RUNNING, _READY, _ON_OFF = ContainerState.RUNNING, Reason.READY, Takes.ON_OFF
 
 
-class MemberChange(NamedTuple):
-    """One member that should weigh `after` (None = be gone) instead of `before` (None = not in the pool)."""
-
-    object: str
-    provider: str
-    pool: str
-    endpoint: Endpoint
-    container: str
-    before: int | None
-    after: int | None
-    reason: Reason
-
-
-@dataclass(slots=True)
-class ContainerTraffic:
-    """What pools show of one container.
-
-    `carrying`: it was read back with a weight above 0. `pooled`: it is in a pool, and was ready in its generation. `hidden`: the
-    pool behind which it may be, and which cannot be read. `contested`: the pool whose weight is left to another writer.
-    `lacking`: services of which a pool gives it no weight. `requests`: those in flight, once it is on its way out.
-    """
-
-    carrying: bool = False
-    pooled: bool = False
-    hidden: tuple[str, str] | None = None
-    contested: str = ""
-    lacking: tuple[str, ...] = ()
-    requests: InflightRequests = NO_POOLS
-
-
-NO_TRAFFIC = ContainerTraffic()
-"""Of a container that no pool shows. Never changed."""
-
-
-@dataclass(slots=True)
-class Weights:
-    """The answer for all pools. Filled while this stage runs, read-only after it.
-
-    containers: what pools show of each container, by its id, because a name may exist on two nodes while a replica moves.
-    endpoints: those of every service by its key, whether it has pools or not. strays: members of pools or services that no
-    manifest names any more: removing them is pruning. dead: addresses with weight where nothing of ours lives any more. suspect:
-    ids of containers whose failed liveness is doubted. sound: ids of those, suspect or not, that could serve but for their
-    liveness. ready, weighed, cuts, panics: for the ledger.
-    """
-
-    containers: dict[str, ContainerTraffic] = field(default_factory=dict)
-    endpoints: dict[str, list[tuple[Endpoint, Belief]]] = field(default_factory=dict)
-    changes: list[MemberChange] = field(default_factory=list)
-    strays: list[MemberChange] = field(default_factory=list)
-    holds: list[Hold] = field(default_factory=list)
-    waits: list[Wait] = field(default_factory=list)
-    dead: set[str] = field(default_factory=set)
-    suspect: frozenset[str] = frozenset()
-    sound: frozenset[str] = frozenset()
-    ready: dict[str, Ready] = field(default_factory=dict)
-    weighed: dict[str, tuple[Weighed, ...]] = field(default_factory=dict)
-    cuts: dict[str, tuple[Cut, ...]] = field(default_factory=dict)
-    panics: dict[str, Instant] = field(default_factory=dict)
-
-    def of(self, container: str) -> ContainerTraffic:
-        """The record of one container, to be filled."""
-        known = self.containers.get(container)
-        if known is None:
-            known = self.containers[container] = ContainerTraffic()
-        return known
-
-    def shown(self, container: str) -> ContainerTraffic:
-        """What pools show of one container."""
-        return self.containers.get(container, NO_TRAFFIC)
-
-    def hide(self, container: str, pool: tuple[str, str]) -> None:
-        """A container may be in a pool that cannot be read."""
-        traffic = self.of(container)
-        traffic.hidden = traffic.hidden or pool
-
-
 class _Failing(NamedTuple):
-    """A member that the probes say is not ready. `kept` is its weight in force, `share` that of its revision."""
+    """A member that is not ready according to its probes. `kept`: the weight that it keeps. `share`: that of its revision."""
 
     endpoint: Endpoint
     belief: Belief
@@ -115,7 +40,7 @@ class _Failing(NamedTuple):
 
 
 _Serving = tuple[Endpoint, Belief, MemberFact | None, Ready | None, int]
-"""A ready member, what is remembered of its being ready, and the share of its revision."""
+"""A ready member, its remembered readiness, and the share of its revision."""
 
 
 def _revision(fact: ContainerFact) -> tuple[str, str]:
@@ -123,11 +48,11 @@ def _revision(fact: ContainerFact) -> tuple[str, str]:
 
 
 class Pool:
-    """One pool of one service while it is looked at."""
+    """One pool of one service during a decision."""
 
     __slots__ = (
         "balancer", "considered", "fact", "failing", "keeping", "key", "ledger", "lowered", "members", "now", "out", "ready",
-        "resort", "rows", "same", "seen", "service", "serving", "size", "split", "survivor", "upright",
+        "resort", "rows", "same", "service", "serving", "size", "split", "survivor", "upright", "weighed",
     )  # fmt: skip
 
     def __init__(
@@ -138,7 +63,7 @@ class Pool:
         self.key = f"{balancer.provider}/{balancer.pool}"
         self.members: dict[Endpoint, MemberFact] = {member.endpoint: member for member in fact.members if member.ours}
         self.rows = {row.endpoint: row for row in ledger.weighed.get(self.key, ())}
-        self.seen: list[Weighed] = []
+        self.weighed: list[Weighed] = []
         self.size = self.considered = self.ready = self.same = 0
         self.survivor = self.upright = self.split = False
         self.lowered: list[tuple[Endpoint, Belief, MemberFact, Reason, bool]] = []
@@ -159,7 +84,7 @@ class Pool:
         *,
         fact: bool = False,
     ) -> None:
-        """Let a member weigh `after`, unless somebody else keeps changing it; for a fact it is changed all the same."""
+        """Give a member the weight `after`, unless another writer keeps changing it; a `fact` is applied in any case."""
         before = None if member is None else member.weight
         known = self.rows.get(endpoint)
         if known is None:
@@ -168,13 +93,13 @@ class Pool:
         elif (
             before == after == known.weight and known.epoch == self.fact.epoch and not (known.asked or known.reversals)
         ):
-            # The usual case, and there may be thousands: all is as it was.
-            self.seen.append(known)
+            # The usual case, possibly for thousands of members: nothing has changed.
+            self.weighed.append(known)
             self.same += 1
             return
         row = other_writers.watch(known, endpoint, before, after, self.fact.epoch, self.now)
         if before is not None or after:
-            self.seen.append(row)
+            self.weighed.append(row)
         if (before or 0) == (after or 0):
             return
         if known is not None and known.weight == after and known.epoch != self.fact.epoch:
@@ -193,7 +118,7 @@ class Pool:
             self.out.changes.append(change)
 
     def _grown(self, belief: Belief, row: Ready | None, before: int | None, weight: int) -> tuple[int, Reason]:
-        """What a ready endpoint that comes to `weight` weighs now, and why. Remembers since when it has been ready."""
+        """The weight now of a ready endpoint whose full weight is `weight`, and why. Remembers since when it has been ready."""
         fact, now = belief.fact, self.now
         row = row or self.out.ready.get(fact.id)
         if row is None or row.started_at != fact.started_at:
@@ -218,8 +143,8 @@ class Pool:
 
         Args:
             endpoint, belief: the endpoint.
-            grant: of its way out; `empty` tells that it may take the last weight.
-            share: of its revision, of 10,000; None while it is not known.
+            grant: its grant while it is leaving service; `empty`: it may take the last weight.
+            share: the share of its revision, of 10,000; None = unknown.
         """
         fact, out = belief.fact, self.out
         member = self.members.pop(endpoint, None)
@@ -242,8 +167,8 @@ class Pool:
                 out.dead.add(endpoint.address)
             return
         if share == 0:
-            # Before all else, its way out of names included: a switch lowers as soon as the raises were read back. The last
-            # weight of a pool stays even so, until another one carries some.
+            # Before everything else, DNS withdrawal included: an activation lowers weights as soon as the raised ones were read
+            # back. The last weight of a pool stays until another member carries weight.
             if member is not None and before:
                 out_by_itself = belief.claim is not None and belief.claim.out
                 self.lowered.append((endpoint, belief, member, Reason.INACTIVE, not out_by_itself))
@@ -255,10 +180,10 @@ class Pool:
             key = overrides.endpoint_key(self.balancer.provider, self.balancer.pool, endpoint)
             override = order_on(self.ledger.overrides, key, self.now)
             belief = belief if override is None else precedence.apply_override(belief, override, self.now)
-        # Who was restarted in a mass failure without that helping is as good as those that were spared, and keep their weight.
+        # A replica whose restart in a mass failure did not help is as good as those that were not restarted and keep their weight.
         spared = reborn and fact.id in out.sound and fact.id in out.suspect
-        word, passes = belief.claim, belief.ready is _PASS or spared
-        if word is not None and word.out and not self._doubted(belief):
+        claim, passes = belief.claim, belief.ready is _PASS or spared
+        if claim is not None and claim.out and not self._doubted(belief):
             self.want(endpoint, belief, member, 0, belief.reason)
             return
         if passes and grant is None and share is not None:
@@ -283,8 +208,8 @@ class Pool:
             self.resort.append((endpoint, belief, member))
             return
         if reborn and not passes and not (row is not None and row.resort == fact.started_at):
-            # It has been started again since it was ready, so what it carries was given to the life before. Not so what this life
-            # was given as the last resort: a prober that has just begun, and knows nothing yet, must not empty the pool.
+            # It was started again since it was ready, so its weight belongs to the generation before. A weight that this generation
+            # got as the last resort stays: a prober that has just started, and knows nothing yet, must not empty the pool.
             self.want(endpoint, belief, member, 0, Reason.PENDING, fact=True)
             return
         self.considered += passes or row is not None or bool(before)
@@ -293,7 +218,7 @@ class Pool:
         if belief.ready is _UNKNOWN or share is None:
             self.want(endpoint, belief, member, kept, belief.reason)
         elif row is not None or before or kept:
-            self.ready += fact.id in out.suspect  # it is doubted that this one fails at all
+            self.ready += fact.id in out.suspect  # its failure is doubted
             self.failing.append(_Failing(endpoint, belief, member, kept, share))
         elif sound:
             self.resort.append((endpoint, belief, member))
@@ -301,18 +226,18 @@ class Pool:
             self.want(endpoint, belief, member, kept, belief.reason)
 
     def _doubted(self, belief: Belief) -> bool:
-        """Whether its own word passes the floors like a probe: only where the manifest says so, and never draining or a person's."""
-        word = belief.claim
-        return self.service.panic.override_pushes and word is not None and word.by is By.PUSH and not word.draining
+        """Whether its claim passes the floors like a probe: a push, where the manifest says so; never draining or an override."""
+        claim = belief.claim
+        return self.service.panic.override_pushes and claim is not None and claim.by is By.PUSH and not claim.draining
 
     # --- the pool as a whole --------------------------------------------------------------------------------------
 
     def finish(self, intended: bool, blind: bool, doubt: bool) -> None:
-        """Take weights away where the floors let it.
+        """Remove weights where the floors allow it.
 
         Args:
-            intended: nothing is wanted in this pool, so it may become empty.
-            blind: a node with endpoints of the service cannot be seen.
+            intended: the manifests want no endpoint in this pool, so it may become empty.
+            blind: a node with endpoints of the service cannot be read.
             doubt: all verdicts of the instance are failures.
         """
         self._serve()
@@ -323,40 +248,42 @@ class Pool:
                 self._keep_last(belief, member.weight, why)
                 self.want(endpoint, belief, member, member.weight, why)
         rules, since = self.service.panic, self.ledger.panics.get(self.key)
-        failing = len([one for one in self.failing if one.belief.fact.id not in self.out.suspect])
+        failing = sum(1 for member in self.failing if member.belief.fact.id not in self.out.suspect)
         panic = floors.panicking(self.considered, self.ready, failing, since, rules)
         if panic:
             self.out.panics[self.key] = since or instant(self.now)
         better = bool(self.survivor or self.serving or intended or rules.mode is PanicMode.CLOSED)
-        for endpoint, belief, there in self.resort:
-            self._resort(endpoint, belief, there, None if blind else better)
+        for endpoint, belief, current in self.resort:
+            self._resort(endpoint, belief, current, None if blind else better)
         if self.failing:
             self._fail(intended, blind, doubt, panic and rules.mode is not PanicMode.CLOSED, better)
         before = self.ledger.weighed.get(self.key, ())
-        if self.same == len(self.seen) == len(before) > 0:
+        if self.same == len(self.weighed) == len(before) > 0:
             self.out.weighed[self.key] = before
-        elif self.seen:
-            self.out.weighed[self.key] = tuple(sorted(self.seen))
+        elif self.weighed:
+            self.out.weighed[self.key] = tuple(sorted(self.weighed))
 
     def carried_on(self, member: MemberFact | None) -> bool:
-        """Whether others go on with the traffic of one that loses its weight: ready, with weight, and not down in the balancer's
-        own eyes, which gives such a one nothing. Where it calls this one down as well, nothing is lost with it.
+        """Whether other members take over the traffic of a member that loses its weight.
+
+        They must be ready, have weight, and not be down by the balancer's own checks. Where this member is down as well, nothing
+        is lost with it.
         """
         return self.upright or (self.survivor and member is not None and member.operational == "down")
 
     def _keep_last(self, belief: Belief, weight: int, why: Reason) -> None:
-        shunned = self.survivor and not self.upright
-        self.out.holds.append(floors.last_member(self.service, self.balancer, belief, weight, why, shunned))
+        failing_checks = self.survivor and not self.upright
+        self.out.holds.append(floors.last_member(self.service, self.balancer, belief, weight, why, failing_checks))
 
     def _serve(self) -> None:
-        """What ready members weigh: all of them the same, unless revisions have shares of their own."""
+        """Weigh the ready members: all the same, unless revisions have shares of their own."""
         weights: dict[tuple[str, str], list[int]] = {}
         serving = self.serving
         if self.split:
             known = [*self.keeping, *((_revision(belief.fact), share) for _, belief, _, _, share in serving)]
             weights = shares.by_revision(known, self.service.weight)
-            # The order tells only which endpoints of a revision get the remainders.
-            serving = sorted(serving, key=lambda one: (one[0], one[1].fact.id))
+            # The order only decides which endpoints of a revision get the remainders.
+            serving = sorted(serving, key=lambda member: (member[0], member[1].fact.id))
         for endpoint, belief, member, row, share in serving:
             mine = weights.get(_revision(belief.fact)) if weights else None
             full = self.service.weight if mine is None else mine.pop(0)
@@ -366,9 +293,9 @@ class Pool:
             self.want(endpoint, belief, member, after, why)
 
     def _resort(self, endpoint: Endpoint, belief: Belief, member: MemberFact | None, better: bool | None) -> None:
-        """One whose liveness alone fails, and that keeps no weight by a floor, has it while no endpoint of the pool is `better`.
+        """Give weight to an endpoint of which only the liveness probe fails, while no endpoint of the pool is `better` (None: unknown).
 
-        A liveness probe that is wrong must not take a service down whose readiness probe passes. None: that is not known.
+        A wrong liveness probe must not take down a service whose readiness probe passes.
         """
         before = 0 if member is None else member.weight
         full = ON_WEIGHT if self.fact.weights is _ON_OFF else self.service.weight
@@ -381,18 +308,19 @@ class Pool:
         self.want(endpoint, belief, member, after, Reason.LAST_RESORT if after else belief.reason)
 
     def _fail(self, intended: bool, blind: bool, doubt: bool, panic: bool, better: bool) -> None:
-        """What becomes of those that the probes say are not ready."""
+        """Weigh the members that are not ready according to their probes."""
         out, rules = self.out, self.service.panic
         cuts = list(floors.recent(self.ledger.cuts.get(self.key, ()), self.now))
         lost, spent = {cut.container for cut in cuts}, 0
         spread = panic and rules.mode is PanicMode.SPREAD and not blind and not doubt
         closed = rules.mode is PanicMode.CLOSED
         held = floors.Held(self.service, self.balancer, self.considered, self.ready)
-        for one in sorted(self.failing, key=lambda one: (one.endpoint, one.belief.fact.id)):
-            endpoint, belief, member, kept, own = one
+        for endpoint, belief, member, kept, own in sorted(
+            self.failing, key=lambda row: (row.endpoint, row.belief.fact.id)
+        ):
             why, name = belief.reason, belief.fact.name
             if spread and own == FULL:
-                # Where revisions share the traffic, a canary that fails must not come to more than its share by that.
+                # Where revisions share the traffic, a failing canary must not get more than its share.
                 share = ON_WEIGHT if self.fact.weights is Takes.ON_OFF else self.service.weight
                 self.want(endpoint, belief, member, share, Reason.SPREAD)
                 continue

@@ -1,8 +1,9 @@
-"""Weights, the fourth stage: what each endpoint of each pool should weigh, against what was read back.
+"""Weights, the fourth stage: the desired weight of each endpoint of each pool, against the weight that was read back.
 
-A ready endpoint gets its service's weight; one that is not ready, not running or on its way out gets 0; of one that is not
-known nothing is changed. `pool` decides that for the endpoints of a service; here their pools are gone through, and the members
-that are no endpoint any more. Members of somebody else are never touched. Called by `decide` only.
+A ready endpoint gets its service's weight; an endpoint that is not ready, not running or leaving service gets 0; an unknown
+endpoint keeps its weight. `traffic/pool` decides this for the endpoints of a service; this module goes through the pools, and
+through the members that are no endpoint any more. Members of other owners are never touched. `decide` calls `weigh` and
+`remember`; other rooms call `endpoints`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,17 +21,16 @@ from reconciler.core.model.weight_memory import Ready
 from reconciler.core.replicas.roster import Roster
 from reconciler.core.replicas.snapshot import Snapshot
 from reconciler.core.traffic import floors
-from reconciler.core.traffic.pool import MemberChange, Pool, Weights
-
-__all__ = ["MemberChange", "Weights", "endpoints", "remember", "weigh"]
+from reconciler.core.traffic.pool import Pool
+from reconciler.core.traffic.weights import MemberChange, Weights
 
 _RUNNING, _HOST = ContainerState.RUNNING, AddressFrom.HOST
 
 
 def endpoints(service: Service, roster: Roster) -> Iterator[tuple[Endpoint, Belief]]:
-    """Every container that the service selects and whose port was observed, with the endpoint it makes.
+    """The endpoint of every container that the service selects and whose port was observed.
 
-    Where the service wants ports of the host, it is the mapping that was observed that counts, not the one that was asked for.
+    Where the service uses ports of the host, the observed mapping counts, not the requested one.
     """
     host = service.address_from is _HOST
     network = "" if host else service.network
@@ -53,7 +53,7 @@ def endpoints(service: Service, roster: Roster) -> Iterator[tuple[Endpoint, Beli
 
 
 def _living(roster: Roster) -> dict[Endpoint, ContainerFact]:
-    """Where something of ours really runs."""
+    """The endpoints at which containers of ours run."""
     facts: Iterable[ContainerFact] = (
         *(belief.fact for group in roster.groups.values() for belief in group.members()),
         *roster.orphans,
@@ -73,7 +73,7 @@ def _living(roster: Roster) -> dict[Endpoint, ContainerFact]:
 class _Leftover(NamedTuple):
     """Members of ours in one pool that are no endpoint of its service. `epoch` is the pool's.
 
-    `carried_on` tells of a member whether others go on with its traffic, or need not.
+    `carried_on`: whether other members take over the traffic of a member, or need not.
     """
 
     owner: str
@@ -86,7 +86,7 @@ class _Leftover(NamedTuple):
 def _leave(
     snap: Snapshot, ledger: Ledger, leftover: _Leftover, living: Mapping[Endpoint, ContainerFact], out: Weights
 ) -> None:
-    """Dead members go, living ones follow what happens to them. With a blind node a member without container proves nothing."""
+    """Remove dead members; weigh living ones by their grants. While a node is unreadable, a missing container proves nothing."""
     for member in sorted(leftover.members, key=lambda member: member.endpoint):
         fact = living.get(member.endpoint)
         after = 0 if member.weight > 0 else None
@@ -134,7 +134,7 @@ def _last_member(change: MemberChange) -> Hold:
 
 
 def _hide(snap: Snapshot, named: set[tuple[str, str]], out: Weights) -> None:
-    """What may be in a pool that cannot be read, though no service puts it there any more."""
+    """Note the containers that may be in an unreadable pool although no service puts them there any more."""
     for key in sorted(snap.sight.unknown_pools):
         for fact in snap.roster.orphans:
             out.hide(fact.id, key)
@@ -148,17 +148,17 @@ def weigh(snap: Snapshot, ledger: Ledger, suspect: frozenset[str], sound: frozen
     """Compare all pools of all services, then the pools that no service names.
 
     Args:
-        ledger: with the grants, and what is remembered of members.
-        suspect: ids of containers that keep their weight though a probe of theirs failed (mass failure).
-        sound: ids of containers whose liveness alone failed. The suspect ones get their weight back after a restart that did not
-            help, the others when no endpoint of their pool is better.
+        ledger: with the grants and the rows of members.
+        suspect: ids of containers that keep their weight although a probe failed (mass failure).
+        sound: ids of containers of which only the liveness probe failed. The suspect ones get their weight back after a restart
+            that did not help, the others when no endpoint of their pool is better.
     """
     out = Weights(suspect=suspect, sound=sound)
     grants = ledger.grants
     leftovers: list[_Leftover] = []
     named: set[tuple[str, str]] = set()
     doubt: bool | None = None
-    for service in sorted(snap.desired.services, key=lambda one: one.key):
+    for service in sorted(snap.desired.services, key=lambda service: service.key):
         members = out.endpoints[service.key] = list(endpoints(service, snap.roster))
         groups = [
             snap.roster.groups[backend.workload]
@@ -202,17 +202,18 @@ def weigh(snap: Snapshot, ledger: Ledger, suspect: frozenset[str], sound: frozen
 
 
 def remember(snap: Snapshot, ledger: Ledger, weights: Weights) -> Ledger:
-    """The ledger with what this stage found out. What cannot be seen now keeps what was remembered of it."""
+    """The ledger with the rows of this stage. Pools and nodes that cannot be read keep their rows."""
     hidden = {"/".join(key) for key in snap.sight.unknown_pools}
     ready: Mapping[str, Ready] = weights.ready
     if ledger.ready.keys() - ready.keys():
-        there = {belief.fact.id for group in snap.roster.groups.values() for belief in group.members()}
-        kept = (one for one in ledger.ready.items() if one[0] in there or snap.roster.unreadable_nodes)
-        ready = {**dict(kept), **ready}
+        present = {belief.fact.id for group in snap.roster.groups.values() for belief in group.members()}
+        unreadable = bool(snap.roster.unreadable_nodes)
+        kept = {container: row for container, row in ledger.ready.items() if container in present or unreadable}
+        ready = {**kept, **ready}
     changes: dict[str, Any] = {}
-    for name, found in (("weighed", weights.weighed), ("cuts", weights.cuts), ("panics", weights.panics)):
+    for name, rows in (("weighed", weights.weighed), ("cuts", weights.cuts), ("panics", weights.panics)):
         before: Mapping[str, Any] = getattr(ledger, name)
-        after = {**{key: row for key, row in before.items() if key in hidden}, **found}
+        after = {**{key: row for key, row in before.items() if key in hidden}, **rows}
         if after != before:
             changes[name] = after
     if ready != ledger.ready:

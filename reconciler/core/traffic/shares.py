@@ -1,6 +1,6 @@
 """Shares of the traffic: from the share of each revision to whole weights of its endpoints.
 
-A share belongs to all ready endpoints of a revision together, so it does not depend on how many there are. Called by `pool`.
+A share belongs to all ready endpoints of a revision together, so it does not depend on their number. Called by `traffic/pool`.
 """
 
 from collections import Counter
@@ -24,50 +24,50 @@ class Part(NamedTuple):
 def apportion(parts: Sequence[Part], full: int) -> tuple[tuple[int, ...], ...]:
     """The weights of the endpoints of each part, by largest remainder; the endpoint with the largest share gets `full`.
 
-    None is ever 0: what has a share gets some traffic.
+    No weight is 0: every part with a share gets traffic.
     """
     largest = max((Fraction(part.share, part.ready) for part in parts), default=Fraction(1))
     exact = [full * Fraction(part.share, part.ready) / largest for part in parts]
-    floors = [int(one) for one in exact]
-    missing = round(sum(weight * one.ready for weight, one in zip(exact, parts, strict=True)))
-    missing -= sum(weight * one.ready for weight, one in zip(floors, parts, strict=True))
+    floors = [int(weight) for weight in exact]
+    missing = round(sum(weight * part.ready for weight, part in zip(exact, parts, strict=True)))
+    missing -= sum(weight * part.ready for weight, part in zip(floors, parts, strict=True))
     more = [0] * len(parts)
     for index in sorted(range(len(parts)), key=lambda n: (floors[n] - exact[n], n)):
         if exact[index] > floors[index]:
             more[index] = min(parts[index].ready, max(0, missing))
             missing -= more[index]
     return tuple(
-        tuple(max(1, weight + (number < extra)) for number in range(one.ready))
-        for weight, extra, one in zip(floors, more, parts, strict=True)
+        tuple(max(1, weight + (number < extra)) for number in range(part.ready))
+        for weight, extra, part in zip(floors, more, parts, strict=True)
     )
 
 
 def by_revision(known: Iterable[tuple[tuple[str, str], int]], full: int) -> dict[tuple[str, str], list[int]]:
     """The weights of endpoints of workloads whose revisions have different shares, by revision (workload, hash).
 
-    `known` has one row of (revision, share) for each endpoint that counts: the ready ones, and those that carry weight and are not
-    known, or fail and are not out yet. A canary must not come to more traffic because nothing is known of the others.
+    `known` has one row of (revision, share) for each endpoint that counts: the ready ones, and those with weight that are unknown
+    or fail and are not out yet. A canary must not get more traffic because the others are unknown.
     """
     known = list(known)
     shares, counts = dict(known), Counter(revision for revision, _ in known)
     weights: dict[tuple[str, str], list[int]] = {}
     for workload in sorted({name for (name, _), share in shares.items() if share != FULL}):
-        mine = sorted(one for one in shares if one[0] == workload)
-        found = apportion([Part(shares[one], counts[one]) for one in mine], full)
-        weights.update({revision: list(those) for revision, those in zip(mine, found, strict=True)})
+        revisions = sorted(revision for revision in shares if revision[0] == workload)
+        parts = apportion([Part(shares[revision], counts[revision]) for revision in revisions], full)
+        weights.update({revision: list(part) for revision, part in zip(revisions, parts, strict=True)})
     return weights
 
 
 STEP = SECOND
-"""The shortest time between two steps: balancers are looked at about that often, and finer steps would show nowhere."""
+"""The shortest time between two steps: balancers are observed about that often, and finer steps would not show."""
 
 
 def grown(full: int, ramp: Ramp, since: Instant, now: Now) -> tuple[int, int]:
     """(its weight now, the steady instant of the next step). Never 0, and only whole weights are steps.
 
     Args:
-        full: the weight that it comes to.
-        since: when it was ready for the first time in its generation.
+        full: the weight at the end of the ramp.
+        since: when it first became ready in its generation.
     """
     low = max(1, -(-full * ramp.min_share // 100))
     age = elapsed(since, now)

@@ -1,4 +1,4 @@
-"""Healing and the budget: what has failed is unavailable already, so healing it is not refused; more than one at a time only within it."""
+"""Healing and the budget: a failed replica is unavailable already, so its restart passes; more at a time only within the budget."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ WIDE = RestartLimits(workload=Rate(600, 600), node=Rate(600, 600), total=Rate(60
 
 
 def healing(spec: Spec, *sick: int) -> tuple[Desired, Scene]:
-    """A workload whose replicas of these ordinals have been failing for longer and longer, so that it is no mass failure."""
+    """A workload whose replicas of these ordinals began to fail at different times, so that it is no mass failure."""
     scene = Scene(spec)
     for place, ordinal in enumerate(sick):
         generation = scene.facts[ordinal].generation
@@ -31,9 +31,9 @@ def granted(desired: Desired, scene: Scene) -> list[Grant]:
 
 
 @pytest.mark.parametrize("replicas", [1, 6])
-def test_a_budget_of_none_still_heals_one_at_a_time(replicas):
+def test_a_budget_of_zero_still_heals_one_replica_at_a_time(replicas):
     spec = Spec(replicas=replicas, max_unavailable=0)
-    assert [one.object for one in granted(*healing(spec, 0))] == ["workload/web/0"]
+    assert [grant.object for grant in granted(*healing(spec, 0))] == ["workload/web/0"]
 
 
 @pytest.mark.parametrize(("allowed", "together"), [(0, 1), (1, 1), (2, 2), (6, 3)])
@@ -45,18 +45,18 @@ def test_as_many_are_healed_at_once_as_the_budget_has_room_for(allowed, together
 
 
 @pytest.mark.parametrize("passed", [True, False])
-def test_who_is_given_up_is_told_with_the_probe_that_never_passed(passed):
+def test_the_hold_of_a_failed_replica_names_the_probe_that_never_passed(passed):
     desired, scene = healing(Spec(replicas=1), 0)
     row = Escalation(7, Spec().revision, ago(5))
     paths = frozenset({path_of("workload/web", "liveness", NODE)} if passed else ())
     scene.ledger = replace(scene.ledger, escalations={"workload/web/0": row}, passed=paths)
-    (hold,) = [one for one in decide(desired, scene.observed(), NOW).holds if one.rule is Rule.FAILED]
+    (hold,) = [hold for hold in decide(desired, scene.observed(), NOW).holds if hold.rule is Rule.FAILED]
     assert ("its liveness probe has never passed on" in hold.message) is not passed
-    assert ("whether the liveness probe asks for the right thing" in hold.next_step) is not passed
+    assert ("check that its liveness probe is configured correctly" in hold.next_step) is not passed
     assert "reconcile resume workload/web/0" in hold.next_step
 
 
-def test_healing_is_held_to_the_number_in_flight_also_when_nobody_is_available():
+def test_the_node_limit_holds_healing_also_when_no_replica_is_available():
     spec = Spec(replicas=4, max_unavailable=4)
     desired, scene = healing(spec, 0, 1, 2, 3)
     desired = replace(desired, guard=replace(desired.guard, restarts=replace(WIDE, in_flight=2)))

@@ -1,4 +1,4 @@
-"""The gates before a restart for failed health, one by one, and what two healers make of one container."""
+"""The gates before a restart for failed health, gate by gate, and two healers of one container."""
 
 import itertools
 from dataclasses import replace
@@ -49,19 +49,19 @@ def held(decision: Decision) -> list[tuple[Rule, str]]:
 
 def rule_of(desired: Desired, scene: Scene) -> Rule | None:
     decision = decide(desired, scene.observed(), NOW)
-    found = held(decision)
-    assert bool(found) != bool(decision.ledger.grants), "either held or granted"
-    return found[0][0] if found else None
+    holds = held(decision)
+    assert bool(holds) != bool(decision.ledger.grants), "either held or granted"
+    return holds[0][0] if holds else None
 
 
 # --- one gate after the other -----------------------------------------------------------------------------------
 
 
-def test_nothing_holds_the_first_restart_of_one_replica():
+def test_nothing_holds_the_first_restart_of_a_replica():
     assert rule_of(guarded(), one_sick()) is None
 
 
-def test_a_container_that_somebody_else_heals_is_left_to_them():
+def test_a_container_with_another_healer_is_left_to_that_healer():
     decision = decide(guarded(), one_sick(healer="autoheal (label autoheal=true)").observed(), NOW)
     ((rule, message),) = held(decision)
     assert rule is Rule.FOREIGN_HEALER
@@ -69,7 +69,7 @@ def test_a_container_that_somebody_else_heals_is_left_to_them():
     assert not decision.ledger.grants
 
 
-def test_probes_that_err_on_our_side_together_hold_restarts_on_that_node():
+def test_prober_faults_of_many_containers_hold_restarts_on_their_node():
     scene = one_sick()
     for number in (0, 2):
         generation = scene.facts[number].generation
@@ -77,7 +77,7 @@ def test_probes_that_err_on_our_side_together_hold_restarts_on_that_node():
     assert rule_of(guarded(), scene) is Rule.PROBER_FAULT
 
 
-def test_one_probe_that_errs_on_our_side_holds_nobody_else():
+def test_a_single_prober_fault_holds_no_other_container():
     scene = one_sick()
     scene.probes[scene.facts[0].generation] = Probes(None, DARK._replace(value=ProbeValue.PASS), PASS)
     assert rule_of(guarded(), scene) is None
@@ -102,12 +102,12 @@ def test_the_share_of_workloads_that_act_only_grows_with_its_percentage():
             if not observes(Shop((spec,), guard=guard).desired(), workload(spec)):
                 names.add(spec.name)
         acting.append(names)
-    assert [len(one) for one in acting][0::4] == [0, 200]
-    assert all(one <= more for one, more in itertools.pairwise(acting))
+    assert [len(keys) for keys in acting][0::4] == [0, 200]
+    assert all(fewer <= more for fewer, more in itertools.pairwise(acting))
     assert 60 <= len(acting[2]) <= 140
 
 
-def test_restarts_in_flight_on_the_node_hold_further_ones():
+def test_restarts_in_progress_on_the_node_hold_further_restarts():
     names = ("a", "b", "web")
     specs = tuple(Spec(name=name, pools=(), publish=None) for name in names)
     scene = Scene(*specs)
@@ -115,7 +115,7 @@ def test_restarts_in_flight_on_the_node_hold_further_ones():
     scene.sick(number)
     grants = {}
     for place, name in enumerate(("a", "b")):
-        fact = next(one for one in scene.facts if one.mark.workload == name)
+        fact = next(fact for fact in scene.facts if fact.mark.workload == name)
         scene.probes[fact.generation] = Probes(None, FAIL._replace(since=SEEN - 9000 * SECOND), PASS)
         grants[fact.id] = Grant(f"workload/{name}/0", fact.generation, Reason.LIVENESS_FAILED, ago(20 + place))
     scene.ledger = replace(scene.ledger, grants=grants)
@@ -130,7 +130,7 @@ def test_a_spent_bucket_names_the_instant_at_which_the_next_token_comes():
     scene = one_sick()
     scene.ledger = replace(scene.ledger, restarted={f"{NODE}|workload/web": (ago(50), ago(30))})
     decision = decide(guarded(), scene.observed(), NOW)
-    (hold,) = [one for one in decision.holds if one.rule is Rule.RATE]
+    (hold,) = [hold for hold in decision.holds if hold.rule is Rule.RATE]
     assert hold.until == SEEN + 10 * SECOND
 
 
@@ -147,13 +147,13 @@ def test_buckets_of_the_node_and_of_everything_count_other_workloads_too(limits,
     assert rule_of(guarded(restarts=limits), scene) is Rule.RATE
 
 
-def test_a_window_that_names_heal_holds_restarts_and_one_that_does_not_lets_them_pass():
+def test_only_a_window_that_names_heal_holds_restarts():
     always = Window("night", frozenset({Held.HEAL}), "* * * * *", 3600 * SECOND, "UTC")
     assert rule_of(guarded(windows=(always,)), one_sick()) is Rule.WINDOW
     assert rule_of(guarded(windows=(replace(always, holds=frozenset({Held.ROLLOUT})),)), one_sick()) is None
 
 
-def test_a_window_that_names_rollout_holds_creates_of_a_new_revision_and_starts_what_is_down():
+def test_a_rollout_window_holds_new_revisions_but_not_starts():
     window = Window("day", frozenset({Held.ROLLOUT}), "* * * * *", 3600 * SECOND, "UTC")
     scene = Scene(WEB)
     scene.change(2, down(scene.facts[2]))
@@ -176,34 +176,34 @@ def tries(number: int, **changes: object) -> Ledger:
     ("number", "cause"),
     [(0, Reason.LIVENESS_FAILED), (2, Reason.LIVENESS_FAILED), (3, Reason.RECREATE), (4, Reason.LIVENESS_FAILED)],
 )
-def test_what_is_tried_next_follows_from_how_often_it_did_not_help(number, cause):
+def test_the_next_try_depends_on_the_number_of_failed_tries(number, cause):
     scene = one_sick()
     scene.ledger = replace(tries(number), revisions=scene.ledger.revisions)
     (grant,) = decide(guarded(), scene.observed(), NOW).ledger.grants.values()
     assert (grant.cause, grant.recreate) == (cause, cause is Reason.RECREATE)
 
 
-def test_after_the_last_try_it_is_failed_and_says_what_to_do():
+def test_after_the_last_try_a_replica_is_failed_with_a_next_step():
     scene = one_sick()
     scene.ledger = replace(tries(7), revisions=scene.ledger.revisions)
     decision = decide(guarded(), scene.observed(), NOW)
-    (hold,) = [one for one in decision.holds if one.rule is Rule.FAILED]
+    (hold,) = [hold for hold in decision.holds if hold.rule is Rule.FAILED]
     assert "reconcile resume workload/web/1" in hold.next_step
 
 
-@pytest.mark.parametrize("word", ["workload/web/1", "workload/web", "*"])
-def test_resuming_forgets_the_tries(word):
-    assert not apply_commands(tries(7), (Command("resume", word),)).escalations
+@pytest.mark.parametrize("target", ["workload/web/1", "workload/web", "*"])
+def test_resuming_forgets_the_tries(target):
+    assert not apply_commands(tries(7), (Command("resume", target),)).escalations
     assert apply_commands(tries(7), (Command("resume", "workload/we"),)).escalations
 
 
-def test_a_container_that_was_not_made_from_the_manifest_is_never_recreated():
+def test_an_adopted_container_is_never_recreated():
     fact = replace(Scene(WEB).facts[0], adopted=True)
     kinds = [backoff.next_try(number, workload(WEB), fact) for number in range(8)]
     assert backoff.Try.RECREATE not in kinds
     assert kinds[5:7] == [backoff.Try.RESTART, backoff.Try.GIVE_UP]
-    one = replace(workload(WEB), restarts=replace(workload(WEB).restarts, escalation=Escalation(1, 1)))
-    ours = [backoff.next_try(number, one, Scene(WEB).facts[0]).value for number in range(4)]
+    web = replace(workload(WEB), restarts=replace(workload(WEB).restarts, escalation=Escalation(1, 1)))
+    ours = [backoff.next_try(number, web, Scene(WEB).facts[0]).value for number in range(4)]
     assert ours == ["restart", "recreate", "restart", "give up"]
 
 
@@ -215,7 +215,7 @@ def test_pauses_double_up_to_the_longest():
     assert [pause(number, limits) // SECOND for number in (1, 2, 3, 4, 5, 60)] == [300, 600, 1200, 2400, 3600, 3600]
 
 
-def test_while_the_canary_is_away_everybody_else_waits_and_keeps_the_traffic():
+def test_while_the_canary_restarts_the_others_wait_and_keep_the_traffic():
     scene = Scene(WEB)
     for number in range(3):
         scene.sick(number)
@@ -226,7 +226,7 @@ def test_while_the_canary_is_away_everybody_else_waits_and_keeps_the_traffic():
     assert cut == [scene.facts[0].name]
 
 
-def test_a_member_whose_readiness_fails_too_leaves_the_pool_in_a_mass_failure():
+def test_in_a_mass_failure_a_member_that_is_not_ready_leaves_the_pool():
     scene = Scene(replace(WEB, replicas=4))
     for number in range(3):
         scene.sick(number)
@@ -237,7 +237,7 @@ def test_a_member_whose_readiness_fails_too_leaves_the_pool_in_a_mass_failure():
     assert [step.action.name for step in decision.steps if step.id.startswith("weight")] == [scene.facts[1].name]
 
 
-def test_failures_that_came_one_after_the_other_are_no_mass_failure():
+def test_failures_one_after_the_other_are_no_mass_failure():
     scene = Scene(WEB)
     for number, since in ((0, 50), (1, 500), (2, 5000)):
         scene.probes[scene.facts[number].generation] = Probes(None, probe(ProbeValue.FAIL, since), PASS)
@@ -269,7 +269,7 @@ def test_restarts_by_the_runtime_count_as_attempts():
     assert not ledger.taken_over
 
 
-def test_past_the_limit_the_runtimes_policy_is_switched_off_and_stays_so_until_all_is_forgotten():
+def test_past_the_limit_the_runtime_policy_is_off_until_all_is_forgotten():
     desired, scene = engine()
     known(scene)
     scene.change(1, replace(scene.facts[1], restarts=9))
@@ -284,7 +284,7 @@ def test_past_the_limit_the_runtimes_policy_is_switched_off_and_stays_so_until_a
     assert [step.action.live for step in decide(desired, scene.observed(), NOW).steps] == [ALWAYS]
 
 
-def test_a_count_that_went_back_and_a_lost_ledger_start_over():
+def test_a_lower_count_and_a_lost_ledger_start_over():
     desired, scene = engine()
     scene.facts = [replace(fact, restarts=9) for fact in scene.facts]
     scene.ledger = replace(scene.ledger, history_lost=ago(1))
@@ -295,7 +295,7 @@ def test_a_count_that_went_back_and_a_lost_ledger_start_over():
     assert not decide(desired, scene.observed(), NOW).ledger.attempts
 
 
-def test_before_a_stop_the_runtimes_policy_is_switched_off_and_one_that_refuses_holds_nothing():
+def test_the_runtime_policy_is_switched_off_before_a_stop_where_possible():
     desired, scene = engine()
     scene.sick(1)
     fact = scene.facts[1]
@@ -339,7 +339,7 @@ def test_the_grace_of_a_stop_for_failed_health_is_that_of_the_probe():
         (ExitCause.HOST_RESTARTED, None, Reason.HOST_RESTARTED),
     ],
 )
-def test_ends_are_told_apart(cause, code, reason):
+def test_causes_of_an_exit_are_distinguished(cause, code, reason):
     scene = Scene(WEB)
     scene.change(1, down(scene.facts[1], cause, code))
     scene.pools["web"] = [pool for pool in scene.pools["web"] if pool.name != scene.facts[1].name]
@@ -355,9 +355,7 @@ def test_ends_are_told_apart(cause, code, reason):
     waits=st.lists(st.integers(0, 200), min_size=1, max_size=40),
     steps=st.lists(st.integers(-7200, 7200), min_size=1, max_size=40),
 )
-def test_a_bucket_allows_in_every_span_its_burst_and_one_for_each_interval_whatever_the_wall_clock_does(
-    rate, waits, steps
-):
+def test_a_bucket_keeps_its_rate_in_every_span_for_any_wall_clock(rate, waits, steps):
     now, taken, at = NOW, [], []
     for number, wait in enumerate(waits):
         step = steps[number % len(steps)]
@@ -371,12 +369,12 @@ def test_a_bucket_allows_in_every_span_its_burst_and_one_for_each_interval_whate
             assert count <= rate.burst + (last - first) // interval
 
 
-def test_a_reboot_with_a_clock_that_is_back_refills_no_bucket():
+def test_a_reboot_with_a_clock_set_back_refills_no_bucket():
     before, booted = Instant(NOW.wall + 3600 * SECOND, 77, "earlier boot"), NOW._replace(steady=20 * SECOND)
     assert backoff.next_at([before, before], Rate(1, 2), booted) == 60 * SECOND
 
 
-def test_all_that_is_remembered_of_healing_comes_back_from_its_rows_and_older_rows_are_read():
+def test_healing_memory_survives_its_rows_and_older_rows_are_read():
     ledger = Ledger(
         grants={"x": Grant("workload/web/0", Generation("x", 1), Reason.RECREATE, ago(1), recreate=True, grace=5)},
         failures={"workload/web/0": Failures(2, ago(3), Generation("x", 1))},
@@ -392,7 +390,7 @@ def test_all_that_is_remembered_of_healing_comes_back_from_its_rows_and_older_ro
     assert not from_rows(rows).grants["x"].recreate
 
 
-def test_a_paused_container_is_left_alone_whatever_its_probe_said_last():
+def test_a_paused_container_is_left_alone_whatever_its_last_verdict():
     scene = one_sick(state=ContainerState.PAUSED)
     decision = decide(guarded(), scene.observed(), NOW)
     assert not decision.ledger.grants

@@ -1,4 +1,4 @@
-"""The runtime's own count of restarts: what nobody saw is no attempt, and neither is a count that could not be read for a while."""
+"""The runtime's own count of restarts: neither an unobserved restart nor an unreadable count is an attempt."""
 
 from dataclasses import replace
 
@@ -10,11 +10,11 @@ from tests.sim.manifest import Spec, shop
 POLICY = (Live("", restart="unless-stopped"),)
 
 
-def test_a_container_that_could_not_be_inspected_for_a_while_has_spent_no_attempts_afterwards():
+def test_a_container_that_was_not_inspectable_has_spent_no_attempts():
     scene, desired = Scene(Spec(replicas=1)), shop(replicas=1).desired()
     whole = replace(scene.facts[0], live=POLICY, restarts=7, adopted=True)
     scene.ledger = replace(scene.ledger, runtime_restarts={whole.id: 7})
-    # An engine that does not answer about one container of somebody else's lists it without its start and its count.
+    # An engine that cannot inspect an adopted container lists it without its start and its count.
     for fact in (whole, replace(whole, started_at=0, running_since=0, restarts=0), whole):
         scene.change(0, fact)
         scene.ledger = decide(desired, scene.observed(), NOW).ledger

@@ -1,4 +1,4 @@
-"""What a balancer's own checks call down gets no traffic whatever it weighs: nobody else gives weight away to it."""
+"""A member that is down by the balancer's own checks gets no traffic at any weight: no other member leaves in its favour."""
 
 from dataclasses import replace
 
@@ -19,10 +19,12 @@ def shop(replicas: int, max_unavailable: int = 1):
     return replace(desired, services=(replace(service, panic=Panic(threshold=0)),))
 
 
-def scene(words: list[str]) -> Scene:
-    """One ready replica with weight for each word that the balancer has of it."""
-    made = Scene(Spec(replicas=len(words), publish=None))
-    made.pools["web"] = [one._replace(operational=w) for one, w in zip(made.pools["web"], words, strict=True)]
+def scene(states: list[str]) -> Scene:
+    """One ready replica with weight for each state that the balancer reports."""
+    made = Scene(Spec(replicas=len(states), publish=None))
+    made.pools["web"] = [
+        member._replace(operational=state) for member, state in zip(made.pools["web"], states, strict=True)
+    ]
     return made
 
 
@@ -31,12 +33,12 @@ def lowered(decision) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("words", "out"),
+    ("states", "out"),
     [
         (["up", "up"], {"0"}),
         (["", ""], {"0"}),
         (["up", "starting"], {"0"}),
-        (["up", "checking"], {"0"}),  # it gets traffic, and this one fails
+        (["up", "checking"], {"0"}),  # the other member gets traffic, and this member fails
         (["up", "down"], set()),
         (["", "down"], set()),
         (["down", "down"], {"0"}),
@@ -45,29 +47,29 @@ def lowered(decision) -> set[str]:
         (["up", "down", "down"], set()),
     ],
 )
-def test_one_that_fails_keeps_its_weight_while_the_balancer_calls_all_others_down(words, out):
-    made = scene(words)
+def test_a_member_keeps_weight_while_the_balancer_checks_of_others_fail(states, out):
+    made = scene(states)
     made.sick(0, "readiness")
-    decision = decide(shop(len(words)), made.observed(), NOW)
+    decision = decide(shop(len(states)), made.observed(), NOW)
     assert lowered(decision) == out
     held = [hold for hold in decision.holds if hold.rule is Rule.LAST_MEMBER]
     assert len(held) == (not out)
     if held:
-        assert "the balancer's own checks of pool web call every other ready endpoint down" in held[0].message
+        assert "the balancer's own checks of pool web fail for every other ready endpoint" in held[0].message
         assert "the balancer's own checks of pool web fail" in held[0].next_step
 
 
 @pytest.mark.parametrize(
-    ("cause", "words", "out"),
+    ("cause", "states", "out"),
     [
         (Reason.REQUESTED, ["up", "down"], set()),
         (Reason.REQUESTED, ["up", "up"], {"0"}),
         (Reason.LIVENESS_FAILED, ["up", "down"], {"0"}),
     ],
 )
-def test_one_on_its_way_out_does_as_well_unless_it_serves_nobody(cause, words, out):
-    """The grant was given while the balancer still called the other one up."""
-    made = scene(words)
+def test_a_leaving_member_keeps_weight_too_unless_it_serves_no_traffic(cause, states, out):
+    """The grant was given while the other member was still up for the balancer."""
+    made = scene(states)
     fact = made.facts[0]
     if cause is Reason.LIVENESS_FAILED:
         made.sick(0)
@@ -77,11 +79,11 @@ def test_one_on_its_way_out_does_as_well_unless_it_serves_nobody(cause, words, o
 
 
 @pytest.mark.parametrize(
-    ("words", "max_unavailable", "first"),
+    ("states", "max_unavailable", "first"),
     [
         (["up", "up"], 1, "0"),
         (["", ""], 1, "0"),
-        (["up", "down"], 1, "1"),  # the other one may go: clients lose nothing with it
+        (["up", "down"], 1, "1"),  # the other member may leave: clients lose nothing
         (["", "down"], 1, "1"),
         (["down", "down"], 1, "0"),
         (["up", "down"], 2, "0"),
@@ -92,44 +94,43 @@ def test_one_on_its_way_out_does_as_well_unless_it_serves_nobody(cause, words, o
         (["up", "up", "up", "down"], 2, "0"),
     ],
 )
-def test_a_planned_restart_counts_who_gets_no_traffic_as_unavailable(words, max_unavailable, first):
-    made = scene(words)
+def test_a_planned_restart_counts_members_without_traffic_as_unavailable(states, max_unavailable, first):
+    made = scene(states)
     made.ledger = replace(made.ledger, requests={"r1": Request("workload/web", ago(1), "ada", "new certificates")})
-    decision = decide(shop(len(words), max_unavailable), made.observed(), NOW)
+    decision = decide(shop(len(states), max_unavailable), made.observed(), NOW)
     assert min(grant.object.rpartition("/")[2] for grant in decision.ledger.grants.values()) == first
 
 
 @pytest.mark.parametrize(
-    ("words", "restarting"),
+    ("states", "restarting"),
     [
-        (["up", "checking"], "1"),  # what goes is the one that may be lost anyway, and the other one stays
-        (["checking", "checking"], ""),  # either may be called down while the other one is away
+        (["up", "checking"], "1"),  # the unconfirmed member leaves, the confirmed one stays
+        (["checking", "checking"], ""),  # either may go down while the other is away
         (["up", "checking", "checking"], ""),
         (["down", "checking", "up"], "0"),
         (["down", "down", "up"], "0"),
     ],
 )
-def test_one_that_no_check_has_confirmed_serves_and_is_not_relied_on(words, restarting):
-    made = scene(words)
+def test_an_unconfirmed_member_serves_but_is_not_relied_on(states, restarting):
+    made = scene(states)
     made.ledger = replace(made.ledger, requests={"r1": Request("workload/web", ago(1), "ada", "new certificates")})
-    decision = decide(shop(len(words)), made.observed(), NOW)
+    decision = decide(shop(len(states)), made.observed(), NOW)
     assert [grant.object.rpartition("/")[2] for grant in decision.ledger.grants.values()] == list(restarting)
 
 
-def test_what_it_waits_for_is_told():
+def test_a_wait_for_balancer_checks_is_reported():
     made = scene(["up", "down"])
     made.ledger = replace(made.ledger, requests={"r1": Request("workload/web/0", ago(1), "ada", "new certificates")})
     decision = decide(shop(2), made.observed(), NOW)
     assert not decision.ledger.grants
-    (wait,) = (one for one in decision.waits if one.waiting is Waiting.BALANCER)
+    (wait,) = (wait for wait in decision.waits if wait.waiting is Waiting.BALANCER)
     assert wait.object == "workload/web/0"
     assert wait.message == (
-        "1 of 2 available replicas of workload/web do not count: the balancer's own checks call them down, or have not confirmed "
-        "them yet"
+        "1 of 2 available replicas of workload/web do not count: the balancer's own checks fail or have not passed yet"
     )
 
 
-def test_a_failed_one_is_restarted_all_the_same():
+def test_a_failed_replica_is_restarted_whatever_the_balancer_checks_say():
     made = scene(["up", "down"])
     made.sick(0)
     made.sick(0, "readiness")

@@ -1,4 +1,4 @@
-"""Weights of whole pools: whose word takes weight away at once, and what protects it from what is only observed."""
+"""Weights of whole pools: claims that remove weight at once, and the floors that keep it against observed health."""
 
 from dataclasses import replace
 
@@ -51,7 +51,7 @@ def scene(replicas: int, *unready: int) -> Scene:
 
 
 def well(made: Scene, number: int) -> None:
-    """Its readiness probe passes again."""
+    """The readiness probe of a replica passes again."""
     generation = made.facts[number].generation
     made.probes[generation] = made.probes[generation]._replace(readiness=PASS)
 
@@ -74,35 +74,35 @@ def rules(decision) -> set[Rule]:
 
 
 def after(made: Scene, decision, seconds: float) -> tuple[Observed, Now]:
-    """The same world later, with what was decided remembered and looks repeated."""
+    """The same world later, with the ledger of the decision and repeated looks."""
     ns = int(seconds * SECOND)
     world = replace(made.observed(), ledger=decision.ledger)
     world = replace(
         world,
-        runtimes={key: replace(one, observed_at=SEEN + ns) for key, one in world.runtimes.items()},
-        pools={key: replace(one, observed_at=SEEN + ns) for key, one in world.pools.items()},
+        runtimes={key: replace(look, observed_at=SEEN + ns) for key, look in world.runtimes.items()},
+        pools={key: replace(look, observed_at=SEEN + ns) for key, look in world.pools.items()},
     )
     return world, Now(NOW.wall + ns, SEEN + ns, NOW.boot)
 
 
-# --- own words, orders ------------------------------------------------------------------------------------------
+# --- pushes, overrides ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("event", [PushEvent.NOT_READY, PushEvent.STARTUP, PushEvent.DRAINING])
-def test_an_own_fresh_word_is_obeyed_at_once_even_if_the_pool_becomes_empty(event):
+def test_a_fresh_push_is_obeyed_at_once_even_if_the_pool_becomes_empty(event):
     made = scene(3)
     world = replace(made.observed(), pushes=says(made, dict.fromkeys(range(3), (event, 2))))
     assert weights(decide(shop(3), world, NOW), made) == {0: 0, 1: 0, 2: 0}
 
 
-def test_where_the_manifest_says_so_panic_outranks_not_ready_but_never_draining():
+def test_panic_may_override_a_not_ready_push_but_never_a_draining_push():
     made = scene(3)
     words = {0: (PushEvent.NOT_READY, 2), 1: (PushEvent.NOT_READY, 2), 2: (PushEvent.DRAINING, 2)}
     world = replace(made.observed(), pushes=says(made, words))
     assert weights(decide(shop(3, panic=Panic(override_pushes=True)), world, NOW), made) == {2: 0}
 
 
-def test_a_fresh_ready_push_keeps_weight_against_its_probes_and_a_lapsed_one_does_not():
+def test_only_a_fresh_ready_push_keeps_weight_against_failing_probes():
     made = scene(4, 1)
     fresh = replace(made.observed(), pushes=says(made, {1: (PushEvent.READY, 29)}))
     assert weights(decide(shop(4), fresh, NOW), made) == {}
@@ -110,7 +110,7 @@ def test_a_fresh_ready_push_keeps_weight_against_its_probes_and_a_lapsed_one_doe
     assert weights(decide(shop(4), middle, NOW), made) == {1: 0}
 
 
-def test_a_ready_push_gives_weight_while_the_probes_still_say_nothing():
+def test_a_ready_push_gives_weight_before_the_first_probe_result():
     made = scene(2)
     fact = container(spec(3), 2)
     made.facts.append(fact)
@@ -122,13 +122,13 @@ def test_a_ready_push_gives_weight_while_the_probes_still_say_nothing():
 
 @pytest.mark.parametrize(("verb", "value", "expected"), [("drain", "", 0), ("force", "down", 0), ("force", "up", 100)])
 @pytest.mark.parametrize("whole", [True, False])
-def test_people_drain_and_force_replicas_and_single_members(verb, value, expected, whole):
+def test_an_operator_drains_and_forces_replicas_and_single_members(verb, value, expected, whole):
     made = scene(3, 0) if value == "up" else scene(3)
     if value == "up":
         made.pools["web"][0] = made.pools["web"][0]._replace(weight=0)
     key = "workload/web/0" if whole else f"endpoint/{KEY}/{made.facts[0].address}:8080"
-    word = Command(verb, key, "ada", "looking", NOW.wall + 60 * SECOND, value=value, at=ago(1))
-    made.ledger = apply_commands(made.ledger, (word,))
+    command = Command(verb, key, "ada", "looking", NOW.wall + 60 * SECOND, value=value, at=ago(1))
+    made.ledger = apply_commands(made.ledger, (command,))
     decision = decide(shop(3), made.observed(), NOW)
     assert weights(decision, made) == {0: expected}
     assert decision.wake_at <= SEEN + 60 * SECOND
@@ -138,15 +138,15 @@ def test_people_drain_and_force_replicas_and_single_members(verb, value, expecte
     assert from_rows(to_rows(made.ledger)) == made.ledger
 
 
-def test_an_order_that_makes_no_sense_changes_nothing():
-    words = (Command("force", "workload/web/0", value="sideways"), Command("drain", "service/web"))
-    assert not apply_commands(Ledger(), words).overrides
+def test_an_invalid_override_changes_nothing():
+    commands = (Command("force", "workload/web/0", value="sideways"), Command("drain", "service/web"))
+    assert not apply_commands(Ledger(), commands).overrides
 
 
 # --- floors -----------------------------------------------------------------------------------------------------
 
 
-def test_a_tenth_of_a_pool_and_at_least_one_loses_weight_for_health_in_ten_seconds():
+def test_at_most_a_tenth_of_a_pool_loses_weight_for_health_in_ten_seconds():
     made = scene(20, 1, 2, 3, 4, 5)
     first = decide(shop(20), made.observed(), NOW)
     assert weights(first, made) == {1: 0, 2: 0}
@@ -159,7 +159,7 @@ def test_a_tenth_of_a_pool_and_at_least_one_loses_weight_for_health_in_ten_secon
     assert weights(decide(shop(20), world, later), made) == {3: 0, 4: 0}
 
 
-def test_a_cut_that_was_decided_is_not_counted_again_while_it_is_not_done():
+def test_a_decided_cut_is_not_counted_again_until_it_is_done():
     made = scene(4, 1)
     first = decide(shop(4), made.observed(), NOW)
     assert weights(first, made) == {1: 0}
@@ -168,13 +168,13 @@ def test_a_cut_that_was_decided_is_not_counted_again_while_it_is_not_done():
     assert first.ledger.cuts == {KEY: (Cut(made.facts[1].id, ago(0)),)}
 
 
-def test_facts_and_own_words_are_not_capped():
+def test_facts_and_pushes_are_not_capped():
     made = scene(6)
     world = replace(made.observed(), pushes=says(made, dict.fromkeys(range(5), (PushEvent.NOT_READY, 1))))
     assert len(weights(decide(shop(6), world, NOW), made)) == 5
 
 
-def test_below_the_threshold_weights_stay_and_panic_ends_ten_points_above_it():
+def test_panic_keeps_weights_and_ends_ten_points_above_its_threshold():
     made = scene(10, *range(6))
     first = decide(shop(10), made.observed(), NOW)
     assert weights(first, made) == {}
@@ -189,7 +189,7 @@ def test_below_the_threshold_weights_stay_and_panic_ends_ten_points_above_it():
     assert weights(calm, made) == {2: 0}
 
 
-def test_spread_gives_all_the_same_and_nothing_to_who_was_never_ready():
+def test_spread_gives_equal_weights_except_to_endpoints_never_ready():
     made = scene(6, 0, 1, 2, 3)
     made.pools["web"][0] = made.pools["web"][0]._replace(weight=0)
     newcomer = container(spec(7), 6)
@@ -200,7 +200,7 @@ def test_spread_gives_all_the_same_and_nothing_to_who_was_never_ready():
     assert weights(decision, made) == {0: 100}
 
 
-def test_closed_lets_a_pool_become_empty_one_by_one():
+def test_closed_lets_a_pool_become_empty_step_by_step():
     made = scene(2, 0, 1)
     made.pools["web"][0] = made.pools["web"][0]._replace(weight=0)
     other = replace(shop(2, panic=Panic(mode=PanicMode.CLOSED)))
@@ -214,7 +214,7 @@ def test_closed_lets_a_pool_become_empty_one_by_one():
 
 
 @pytest.mark.parametrize(
-    ("mode", "readiness", "seen", "expected"),
+    ("mode", "readiness", "readable", "expected"),
     [
         (PanicMode.FREEZE, True, True, {0: 100}),
         (PanicMode.FREEZE, False, True, {}),
@@ -223,7 +223,7 @@ def test_closed_lets_a_pool_become_empty_one_by_one():
     ],
     ids=["ready", "not ready", "closed", "a node unseen"],
 )
-def test_whose_liveness_alone_fails_is_the_last_resort_of_a_pool(mode, readiness, seen, expected):
+def test_an_endpoint_that_fails_only_its_liveness_is_the_last_resort(mode, readiness, readable, expected):
     made = scene(1)
     made.sick(0, "liveness")
     if not readiness:
@@ -235,12 +235,12 @@ def test_whose_liveness_alone_fails_is_the_last_resort_of_a_pool(mode, readiness
         both, workloads=(replace(web, nodes=(NODE, "node-b"), restarts=replace(web.restarts, mode=Mode.OBSERVE)),)
     )
     world = made.observed()
-    other = Known((), "node-b", SEEN) if seen else Unknown("unreachable", "node-b", SEEN)
+    other = Known((), "node-b", SEEN) if readable else Unknown("unreachable", "node-b", SEEN)
     world = replace(world, runtimes={**world.runtimes, "node-b": other})
     assert weights(decide(both, world, NOW), made) == expected
 
 
-def test_the_last_positive_weight_is_never_taken_for_observed_health_even_without_panic():
+def test_observed_health_never_takes_the_last_weight_even_without_panic():
     made = scene(3, 0, 1, 2)
     decision = decide(shop(3, panic=Panic(threshold=0)), made.observed(), NOW)
     assert weights(decision, made) == {}
@@ -269,7 +269,7 @@ def test_a_node_that_cannot_be_read_takes_no_weight_away_on_the_others():
     assert Rule.UNKNOWN_RUNTIME in rules(decision)
 
 
-def test_when_every_probe_fails_nothing_is_taken_from_those_that_others_keep_up():
+def test_when_every_probe_fails_no_member_loses_weight():
     made = scene(4, 0, 1, 2, 3)
     world = replace(made.observed(), pushes=says(made, dict.fromkeys((0, 1, 2), (PushEvent.READY, 1))))
     decision = decide(shop(4), world, NOW)
@@ -277,20 +277,20 @@ def test_when_every_probe_fails_nothing_is_taken_from_those_that_others_keep_up(
     assert Rule.ALL_FAILING in rules(decision)
 
 
-@pytest.mark.parametrize("seen", [True, False])
-def test_to_see_less_of_others_is_no_reason_to_trust_a_failure_more(seen):
-    """One fails in a pool that may become empty; whether it is the only one to fail cannot be told while a node is not seen."""
+@pytest.mark.parametrize("readable", [True, False])
+def test_an_unreadable_node_is_no_reason_to_trust_a_failure_more(readable):
+    """A member fails in a pool that may become empty; while a node is unreadable, others may fail as well."""
     made = scene(1, 0)
     desired = shop(1, panic=Panic(50, PanicMode.CLOSED))
     elsewhere = Shop((Spec(name="api", nodes=("node-b",), pools=(), publish=None),)).desired().workloads
-    node_b = Known((), "node-b", SEEN) if seen else Unknown("down", "node-b", SEEN - SECOND)
+    node_b = Known((), "node-b", SEEN) if readable else Unknown("down", "node-b", SEEN - SECOND)
     world = replace(made.observed(), runtimes={**made.observed().runtimes, "node-b": node_b})
     decision = decide(replace(desired, workloads=(*elsewhere, *desired.workloads)), world, NOW)
-    assert weights(decision, made) == ({0: 0} if seen else {})
-    assert (Rule.ALL_FAILING in rules(decision)) is not seen
+    assert weights(decision, made) == ({0: 0} if readable else {})
+    assert (Rule.ALL_FAILING in rules(decision)) is not readable
 
 
-def test_a_container_that_was_started_again_gets_nothing_until_it_is_ready_again():
+def test_a_restarted_container_gets_no_weight_until_it_is_ready_again():
     made = scene(3)
     fresh = replace(made.facts[1], started_at=made.facts[1].started_at + 1)
     made.change(1, fresh)
@@ -300,7 +300,7 @@ def test_a_container_that_was_started_again_gets_nothing_until_it_is_ready_again
 
 
 @given(st.integers(1, 100), st.integers(0, 100), st.integers(0, 100), st.booleans(), st.integers(0, 100))
-def test_panic_never_ends_where_it_would_begin_and_more_ready_ones_never_begin_it(size, ready, more, on, threshold):
+def test_panic_never_ends_where_it_would_begin(size, ready, more, on, threshold):
     ready, more, panic = min(ready, size), min(ready + more, size), Panic(threshold=threshold)
     since = ago(1) if on else None
     if panicking(size, ready, 1, None, panic):
@@ -313,7 +313,7 @@ def test_panic_never_ends_where_it_would_begin_and_more_ready_ones_never_begin_i
 
 
 @given(st.integers(1, 256), st.integers(1, 100), st.integers(0, 100), st.integers(0, 200 * SECOND))
-def test_a_ramp_grows_from_its_share_to_all_never_back_and_steps_where_the_weight_changes(full, seconds, share, age):
+def test_a_ramp_only_grows_and_steps_where_the_weight_changes(full, seconds, share, age):
     ramp = Ramp(seconds * SECOND, share)
 
     def at(ns: int) -> tuple[int, int]:
@@ -330,7 +330,7 @@ def test_a_ramp_grows_from_its_share_to_all_never_back_and_steps_where_the_weigh
         assert at(step - SEEN)[0] > now
 
 
-def test_only_a_new_generation_grows_and_it_says_so():
+def test_only_a_new_generation_ramps_up_and_reports_a_wait():
     made = scene(2)
     made.add(spec(3), container(spec(3), 2))
     made.pools["web"].pop()
@@ -346,7 +346,7 @@ def test_only_a_new_generation_grows_and_it_says_so():
     assert weights(decide(desired, replace(world, probes=made.probes), later), made)[2] == 55
 
 
-def test_a_pool_that_takes_only_on_and_off_gets_nothing_between():
+def test_an_on_off_pool_gets_no_weight_in_between():
     made = scene(2)
     made.add(spec(3), container(spec(3), 2))
     made.pools["web"].pop()

@@ -47,12 +47,12 @@ def test_a_pool_and_a_name_get_the_hosts_address_and_the_published_port():
     world = Hosted()
     world.pools["web"], world.records, world.owners = [], {}, {}
     done = [step.step.action for step in forecast(wanted(), world.observed(), NOW).steps]
-    assert [(one.endpoint, one.weight) for one in done if isinstance(one, SetWeight)] == [(AT, 100)]
-    (records,) = [one for one in done if isinstance(one, ChangeRecords)]
+    assert [(action.endpoint, action.weight) for action in done if isinstance(action, SetWeight)] == [(AT, 100)]
+    (records,) = [action for action in done if isinstance(action, ChangeRecords)]
     assert records.changes[0].after.values == (HOST,)
 
 
-def test_what_serves_where_it_should_causes_nothing():
+def test_a_correct_endpoint_causes_no_change():
     assert not decide(wanted(), Hosted().observed(), NOW).steps
 
 
@@ -63,14 +63,14 @@ def test_the_mapping_that_is_observed_counts_when_it_differs():
     assert SetWeight("edge", "web", Endpoint(HOST, 8001), world.facts[0].name, 100, None) in done
 
 
-def test_without_a_published_port_there_is_no_endpoint_and_nothing_is_guessed():
+def test_without_a_published_port_no_endpoint_is_guessed():
     world = Hosted()
     world.facts = [replace(world.facts[0], published=())]
     world.pools["web"], world.records, world.owners = [], {}, {}
     assert not [step for step in decide(wanted(), world.observed(), NOW).steps if isinstance(step.action, SetWeight)]
 
 
-def test_a_port_of_the_host_gets_no_new_container_before_the_weight_of_the_dead_one_is_0():
+def test_a_host_port_is_reused_only_after_the_dead_member_has_weight_0():
     world = Hosted()
     world.facts = [down(replace(world.facts[0], published=(), address="", ports=()))]
     decision = decide(wanted(), world.observed(), NOW)
@@ -81,10 +81,10 @@ def test_a_port_of_the_host_gets_no_new_container_before_the_weight_of_the_dead_
     assert StartContainer in {type(step.action) for step in decide(wanted(), world.observed(), NOW).steps}
 
 
-def test_a_new_revision_takes_the_port_only_after_the_old_one_is_out_stopped_and_removed():
+def test_a_new_revision_takes_the_port_only_after_the_old_one_is_removed():
     world = Hosted()
     done = [step.step.action for step in forecast(wanted(replace(WEB, image="v2")), world.observed(), NOW).steps]
-    order = [type(one) for one in done if not isinstance(one, ChangeRecords)]
+    order = [type(action) for action in done if not isinstance(action, ChangeRecords)]
     steps = [CreateContainer, SetWeight, StopContainer, RemoveContainer, StartContainer]
     assert [order.index(step) for step in steps] == sorted(order.index(step) for step in steps)
 
@@ -101,4 +101,4 @@ def test_a_network_gives_the_address_that_a_container_has_there(network, expecte
     world.pools["web"], world.records, world.owners = [], {}, {}
     desired = wanted(address_from=AddressFrom.CONTAINER, network=network)
     done = [step.action for step in decide(desired, world.observed(), NOW).steps]
-    assert [one.endpoint.address for one in done if isinstance(one, SetWeight)] == expected
+    assert [action.endpoint.address for action in done if isinstance(action, SetWeight)] == expected
