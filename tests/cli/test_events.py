@@ -47,6 +47,13 @@ def test_events_can_be_asked_for_by_object_and_age(stored, reconcile):
     assert reconcile("events", "--object", "workload/none").out == "no events in that time\n"
 
 
+def test_events_of_an_endpoint_match_a_pool_name_with_capitals(stored, reconcile):
+    tell(stored, object="endpoint/lb/WEB/127.0.0.10:8080")
+    assert "endpoint/lb/WEB" in reconcile("events", "--object", "endpoint/lb/WEB/127.0.0.10:8080").out
+    tell(stored, object="workload/web/1")
+    assert "workload/web/1" in reconcile("events", "--object", "Workload/WEB/1").out
+
+
 def test_events_as_json_are_one_document(stored, reconcile):
     tell(stored)
     events = reconcile("events", "-o", "json").document["events"]
