@@ -57,7 +57,9 @@ def test_an_endpoint_is_explained(drained, reconcile, golden):
 
 def test_explaining_a_replica_says_why_its_endpoints_weigh_what_they_do(drained, reconcile):
     out = reconcile("explain", "workload/web/0").out
-    assert f"  {FIRST}: draining, weight 100 -> 0: DrainedByOperator (a person drains it; its probes disagree)" in out
+    assert (
+        f"  {FIRST}: draining, weight 100 -> 0: DrainedByOperator (an operator drained it; its probes disagree)" in out
+    )
 
 
 def test_endpoints_as_json_say_who_decided(drained, reconcile: Callable):
