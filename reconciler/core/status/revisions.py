@@ -114,7 +114,7 @@ def _why(group: Group, row: Revision, observed: Observed, instance: str) -> str:
 
 
 def _each(probes: Probes) -> Iterable[ProbeFact]:
-    return (one for one in (probes.startup, probes.liveness, probes.readiness) if one is not None)
+    return (probe for probe in (probes.startup, probes.liveness, probes.readiness) if probe is not None)
 
 
 def _resources(replicas: Sequence[Belief]) -> str:
