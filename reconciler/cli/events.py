@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from manifests.values.desired import SECOND
+from reconciler.cli.objects import key_of
 from reconciler.cli.options import DurationType, Options, common_options, target_options
 from reconciler.cli.status import report_no_state
 from reconciler.cli.view import View
@@ -58,7 +59,7 @@ def events(path: Path | None, follow: bool, since: int, key: str, instance_id: s
     place = find(path, options, instance_id)
     if not place.has_run:
         return report_no_state(place.never_run, view)
-    clock, key = SystemClock(), key.lower()
+    clock, key = SystemClock(), key_of(key)
     with joined(place) as store:
         rows = store.audit_since(wall=clock.now().wall - since)
         shown = _about(key, rows)

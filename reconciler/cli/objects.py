@@ -38,9 +38,9 @@ _ENDED_BY_RESUME = frozenset({Rule.FAILED.value, Rule.PROGRESS.value})
 """Rules of holds that end, for another try, when the operator resumes their object."""
 
 
-def key_of(word: str) -> str:
-    """The key that a word of the command line means: in lower case, except endpoints, because pools may have capitals."""
-    return word if word.partition("/")[0] == "endpoint" else word.lower()
+def key_of(argument: str) -> str:
+    """The key for an argument: in lower case, except endpoints, because names of pools may have capitals."""
+    return argument if argument.partition("/")[0] == "endpoint" else argument.lower()
 
 
 def of_desired(desired: Desired) -> set[str]:

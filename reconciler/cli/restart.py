@@ -22,7 +22,7 @@ ASK_EVERY = SECOND // 2
 """How often `--wait` reads the request (ns)."""
 
 SLACK = 10 * SECOND
-"""How long after the deadline of a request `--wait` still waits for the process to end it (ns)."""
+"""How long after the deadline of a request `--wait` still waits until the process ends it (ns)."""
 
 _MANUAL = {"Suspended", "Denied", "Failed", "SecretChanged"}
 """Rules whose holds only the operator ends."""

@@ -41,14 +41,14 @@ def every_command() -> dict[str, click.Command]:
 
 
 def test_all_options_with_a_value_are_known_before_the_import():
-    found = {
+    options = {
         name
         for command in every_command().values()
         for option in command.params
         if isinstance(option, click.Option) and not option.is_flag
         for name in option.opts
     }
-    assert found == OPTIONS_WITH_VALUE
+    assert options == OPTIONS_WITH_VALUE
 
 
 def test_every_command_is_a_module_of_its_own_with_examples_in_its_help():

@@ -57,12 +57,12 @@ def test_only_the_image_changes_and_the_answer_names_revision_and_time(shop, rec
     assert done.code == 0, done.err
     assert shop.read_text() == FILE.replace("shop:1.4", "shop:1.5")
     assert shop.stat().st_mode & 0o777 == 0o640
-    found = done.document
-    assert found["success"] is True
-    assert found["activation_time"] == "2030-01-31T21:00:00Z"
-    assert len(found["revision"]) == 16
-    assert found["message"] == "activated at 2030-01-31T21:00:00Z at the earliest"
-    assert (found["changed"], found["next_step"]) == (True, None)
+    document = done.document
+    assert document["success"] is True
+    assert document["activation_time"] == "2030-01-31T21:00:00Z"
+    assert len(document["revision"]) == 16
+    assert document["message"] == "activated at 2030-01-31T21:00:00Z at the earliest"
+    assert (document["changed"], document["next_step"]) == (True, None)
     assert [file.name for file in shop.parent.iterdir() if file.name.startswith(".")] == []
 
 

@@ -32,8 +32,10 @@ def drained(stored, decided) -> None:
     status = before.status
     assert status.desired is not None
     push = PushFact(PushEvent.READY, now.steady - 2 * SECOND, now.steady - 60 * SECOND, "boot", 9, inflight=3)
-    word = Override(Force.DRAIN, Instant(now.wall, now.steady, now.boot), "ada", "bad disk", now.wall + 600 * SECOND)
-    ledger = Ledger(source=status.desired.source, overrides={"workload/web/0": word})
+    override = Override(
+        Force.DRAIN, Instant(now.wall, now.steady, now.boot), "ada", "bad disk", now.wall + 600 * SECOND
+    )
+    ledger = Ledger(source=status.desired.source, overrides={"workload/web/0": override})
     observed = status.observed
     workload = status.desired.workloads[0]
     desired = replace(status.desired, workloads=(replace(workload, push=Push()),))

@@ -12,7 +12,7 @@ from reconciler.shell.store.state_db import AuditRow, Store
 TIMES = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ")
 
 
-def tell(stored, **more) -> None:
+def record(stored, **more) -> None:
     now = SystemClock().now().wall
     row = AuditRow(
         now, "reconcile --watch", "f", "", "restart x", "BackOff", "", "held", "workload/web/0", "3 failures"
@@ -22,9 +22,9 @@ def tell(stored, **more) -> None:
 
 
 def test_events_are_shown_oldest_first(stored, reconcile, golden):
-    tell(stored)
-    tell(stored, kind="released")
-    tell(
+    record(stored)
+    record(stored, kind="released")
+    record(
         stored,
         kind="verdict",
         step="liveness of small-web-01234567-0",
@@ -38,8 +38,8 @@ def test_events_are_shown_oldest_first(stored, reconcile, golden):
 
 
 def test_events_can_be_asked_for_by_object_and_age(stored, reconcile):
-    tell(stored, object="workload/web/10")
-    tell(stored, object="workload/web", step="old", wall=SystemClock().now().wall - 7200 * SECOND)
+    record(stored, object="workload/web/10")
+    record(stored, object="workload/web", step="old", wall=SystemClock().now().wall - 7200 * SECOND)
     assert "workload/web/10" in reconcile("events", "--object", "workload/web").out
     assert "workload/web/10" not in reconcile("events", "--object", "workload/web/1").out
     assert "old" not in reconcile("events").out
@@ -47,8 +47,15 @@ def test_events_can_be_asked_for_by_object_and_age(stored, reconcile):
     assert reconcile("events", "--object", "workload/none").out == "no events in that time\n"
 
 
+def test_events_of_an_endpoint_match_a_pool_name_with_capitals(stored, reconcile):
+    record(stored, object="endpoint/lb/WEB/127.0.0.10:8080")
+    assert "endpoint/lb/WEB" in reconcile("events", "--object", "endpoint/lb/WEB/127.0.0.10:8080").out
+    record(stored, object="workload/web/1")
+    assert "workload/web/1" in reconcile("events", "--object", "Workload/WEB/1").out
+
+
 def test_events_as_json_are_one_document(stored, reconcile):
-    tell(stored)
+    record(stored)
     events = reconcile("events", "-o", "json").document["events"]
     assert events[-1]["kind"] == "held"
     assert events[-1]["cause"] == "BackOff"
@@ -60,7 +67,7 @@ def test_follow_shows_new_events_until_it_is_interrupted(stored):
     assert child.stdout is not None
     with child, child.stdout as lines:
         first = json.loads(lines.readline())
-        tell(stored, step="while following")
+        record(stored, step="while following")
         for line in lines:
             if json.loads(line)["step"] == "while following":
                 break

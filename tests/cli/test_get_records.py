@@ -139,7 +139,7 @@ def test_a_script_gets_the_same_with_instants(keep, reconcile) -> None:
     good, unsure = leaf(document, "203.0.113.1"), leaf(document, "203.0.113.3")
     assert (good["healthy"], good["published"], good["check"]["consecutive_failures"]) == (True, True, 0)
     assert (unsure["healthy"], unsure["published"]) == (None, True)
-    assert [one["type"] for one in document["records"]] == ["MX", "TXT"]
+    assert [row["type"] for row in document["records"]] == ["MX", "TXT"]
     assert [record["published"] for record in document["records"]] == [["10 mail.example.test."], []]
 
 
@@ -186,8 +186,8 @@ def test_a_record_list_shows_how_many_of_its_sets_are_published(keep, reconcile)
     sets = {(f"n{index}.{ZONE}", "A", ""): (300, ("192.0.2.1",), None, "", False) for index in range(3)}
     wanted = replace(desired(), records=(), record_lists=(RecordList("recordlist/all", "all", "zone", ZONE, sets),))
     first = RecordKey(f"n0.{ZONE}", "A")
-    there = ZoneFact(ZONE, 1, {first: RecordSet(300, ("192.0.2.1",))}, {first: "small/recordlist/all"})
-    keep(wanted, there)
+    zone = ZoneFact(ZONE, 1, {first: RecordSet(300, ("192.0.2.1",))}, {first: "small/recordlist/all"})
+    keep(wanted, zone)
     done = reconcile("get", "records", "--instance-id", "small")
     assert [line.split() for line in done.out.splitlines()[:2]] == [
         ["RECORD", "LIST", "ZONE", "RECORD", "SETS", "PUBLISHED"],

@@ -94,21 +94,21 @@ def test_an_operator_at_a_terminal_sees_the_plan_and_may_refuse_it(typed, code, 
         env=environment,
     )
     os.close(theirs)
-    seen = b""
+    output = b""
     try:
-        while b"[y/N]" not in seen:
-            seen += os.read(ours, 4096)
+        while b"[y/N]" not in output:
+            output += os.read(ours, 4096)
         _until_asleep(process.pid)
         os.write(ours, typed)
         while chunk := _read(ours):
-            seen += chunk
+            output += chunk
         assert process.wait(timeout=60) == code
     finally:
         os.close(ours)
         process.kill()
         process.wait()
-    assert b"create small-web-" in seen
-    assert said in seen
+    assert b"create small-web-" in output
+    assert said in output
     assert not (tmp_path / "home").exists()
 
 

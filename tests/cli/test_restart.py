@@ -35,12 +35,12 @@ def daemon(stored, answer: Callable[[Request], Request]) -> tuple[threading.Thre
             memory = StoreMemory(store, "test")
             ready.set()
             while not done.wait(0.01):
-                found = memory.commands()
-                if not found:
+                commands = memory.commands()
+                if not commands:
                     continue
-                ledger = apply_commands(from_rows(store.load_ledger()), tuple(command for _, command in found))
+                ledger = apply_commands(from_rows(store.load_ledger()), tuple(command for _, command in commands))
                 requests = {name: answer(request) for name, request in ledger.requests.items()}
-                store.save_ledger(to_rows(replace(ledger, requests=requests)), [number for number, _ in found])
+                store.save_ledger(to_rows(replace(ledger, requests=requests)), [number for number, _ in commands])
 
     thread = threading.Thread(target=run)
     thread.start()
@@ -156,8 +156,8 @@ def test_requests_are_shown_with_their_replicas(stored, reconcile, golden):
         store.save_ledger(to_rows(replace(ledger, requests={"0a0b0c0d": request, "1a1b1c1d": open_})))
     golden("cli/get-requests.txt", AGES.sub("AGE", reconcile("get", "requests").out))
     document = reconcile("get", "requests", "-o", "json").document
-    assert [one["state"] for one in document["requests"]] == ["done", "running"]
-    assert [one["container"] for one in document["requests"]] == [None, "proxy"]
+    assert [row["state"] for row in document["requests"]] == ["done", "running"]
+    assert [row["container"] for row in document["requests"]] == [None, "proxy"]
     assert "0a0b0c0d" in json.dumps(document)
     explained = reconcile("explain", "workload/web").out
     assert "restart request 0a0b0c0d: done" in explained

@@ -39,7 +39,7 @@ def test_status_as_json_holds_the_stored_decision_and_its_age(stored, reconcile)
     assert document["format_version"] == 1
     assert document["instance"] == "small"
     assert document["since_seconds"] >= 0
-    assert [one["state"] for one in document["status"]["workloads"][0]["replicas"]] == ["Ready", "NotReady"]
+    assert [row["state"] for row in document["status"]["workloads"][0]["replicas"]] == ["Ready", "NotReady"]
 
 
 def test_status_works_while_another_process_holds_the_lock(stored, reconcile):

@@ -63,8 +63,8 @@ def test_the_document_holds_the_same_for_scripts(ended):
     summary, clock = ended
     document = json.loads(json.dumps(summary_json(summary, clock.now())))
     assert document["exit_code"] == int(summary.exit) == 6
-    assert [one["outcome"] for one in document["done"]] == ["failed", "done"]
+    assert [row["outcome"] for row in document["done"]] == ["failed", "done"]
     assert document["done"][0]["detail"] == "local: no such program; install it"
-    assert {one["rule"] for one in document["holds"]} == {"Suspended", "ZoneUnknown"}
+    assert {row["rule"] for row in document["holds"]} == {"Suspended", "ZoneUnknown"}
     assert document["status"]["unknown"] == {"zone/example.test.": "permission denied"}
     assert any("ZoneUnknown" in reason for reason in document["reasons"])

@@ -57,8 +57,8 @@ def test_a_running_daemon_takes_a_command_at_once(stored, reconcile):
 
         def fold() -> None:
             while not done.wait(0.01):
-                if found := store.pending():
-                    store.save_ledger(store.load_ledger(), [row.id for row in found])
+                if pending := store.pending():
+                    store.save_ledger(store.load_ledger(), [row.id for row in pending])
                     return
 
         daemon = threading.Thread(target=fold)
@@ -74,7 +74,7 @@ def test_resuming_everything_names_each_suspension_once(stored, tree, reconcile)
     reconcile("suspend", "--all", "--reason", "maintenance")
     done = reconcile("resume", "--all", "-o", "json")
     assert done.code == 0
-    assert [one["object"] for one in done.document["words"]] == ["*", "service/web", "workload/web"]
+    assert [row["object"] for row in done.document["words"]] == ["*", "service/web", "workload/web"]
 
 
 def test_a_service_is_known_from_the_stored_decision(stored, reconcile):

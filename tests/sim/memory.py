@@ -52,7 +52,7 @@ class SimMemory:
 
     def say(self, verb: str, object: str, until_wall: int = 0) -> None:  # noqa: A002
         """Leave an operator's command."""
-        self._append(Command(verb, object, "somebody", "a test", until_wall))
+        self._append(Command(verb, object, "an operator", "a test", until_wall))
 
     def request(self, name: str, request: Request) -> None:
         """Leave an operator's restart request."""

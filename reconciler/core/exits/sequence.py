@@ -56,7 +56,7 @@ class Exit(NamedTuple):
 class Progress:
     """One grant after this look: its new value (None = over), the step that is due, or what it waits for.
 
-    `cut` are pools whose requests in flight are to be ended. `despite` is a doubt that did not hold the stop or the start.
+    `cut` are pools whose requests in flight are cut. `despite` is a doubt that does not hold the stop or the start.
     `ended` is how the grant ended.
     """
 
@@ -123,7 +123,7 @@ def _drain(grant: Grant, fact: ContainerFact, exit_: Exit, drain: Drain, now: No
         return Progress(grant, wait=Wait(grant.object, Waiting.DRAIN, message, until))
     if exit_.busy and elapsed(since, now) < drain.longest + CUTTING:
         until = due(since, drain.longest + CUTTING, now)
-        message = f"the drain is over: {exit_.in_flight} requests in flight on {fact.name} are cut"
+        message = f"{fact.name} still has {exit_.in_flight} requests in flight after its drain; they are cut"
         return Progress(grant, cut=exit_.busy, wait=Wait(grant.object, Waiting.DRAIN, message, until))
     return grant
 

@@ -1,6 +1,6 @@
-"""Names in the words of people: what is published, and of each leaf whether it is healthy, and why it is in or out.
+"""One row for each name: what it publishes, and for each target address whether it is healthy and why it is in or out.
 
-Called by `status.rows` when somebody asks; `decide` only keeps what its stage of names found.
+Called by `status/objects.rows`; `decide` only keeps the result of its stage of names.
 """
 
 from collections.abc import Mapping
@@ -25,23 +25,22 @@ class NameCondition(StrEnum):
 
     HEALTHY = "Healthy"
     DEGRADED = "Degraded"
-    """Some leaves are unhealthy, or the provider cannot hold what was asked for."""
+    """Some target addresses are unhealthy, or the provider cannot publish all that the policy declares."""
     PROGRESSING = "Progressing"
-    """First verdicts are awaited, or what was published for want of anything healthy is about to go."""
+    """First verdicts are missing, or addresses that were published because none was healthy are about to be withdrawn."""
     UNHEALTHY = "Unhealthy"
-    """Nothing is healthy: what the policy says for that case is published."""
+    """No target address is healthy: the policy's answer for that case is published."""
     UNKNOWN = "Unknown"
-    """The zone cannot be read, or nothing is known of any leaf."""
+    """The zone cannot be read, or no target address has a verdict."""
 
 
 def name_rows(snap: Snapshot, names: Names | None) -> list[dict[str, Any]]:
-    """Every policy: what is published at its host, its condition, its leaves, and what the provider cannot hold.
+    """Every policy: its published addresses, its condition, its target addresses, and what the provider cannot publish.
 
     Args:
-        names: the answer of the decision; None where a status was made without one.
-        now: the decision's instant, to tell steady instants as wall-clock ones.
+        names: the result of the stage of names; None for a status without one.
     """
-    found = []
+    rows: list[dict[str, Any]] = []
     for policy in snap.desired.policies:
         zone = snap.sight.zones.get((policy.provider, policy.zone))
         named = names.policies.get(policy.key) if names is not None else None
@@ -60,19 +59,21 @@ def name_rows(snap: Snapshot, names: Names | None) -> list[dict[str, Any]]:
                 "notes": [
                     {"name": note.key.name, "lack": note.lack.value, "message": note.message} for note in named.notes
                 ],
-                "leaves": [_leaf(snap, policy, target_address, named) for target_address in named.target_addresses],
+                "leaves": [
+                    _target_row(snap, policy, target_address, named) for target_address in named.target_addresses
+                ],
             }
-        found.append(row)
-    return found
+        rows.append(row)
+    return rows
 
 
 def record_rows(snap: Snapshot) -> list[dict[str, Any]]:
-    """Every plain record: what is wanted, and what its zone has there; None where the zone cannot be read."""
-    found = []
+    """Every plain record: its declared values, and the values in its zone; None where the zone cannot be read."""
+    rows: list[dict[str, Any]] = []
     for record in snap.desired.records:
         zone = snap.sight.zones.get((record.provider, record.zone))
-        there = None if zone is None else zone.records.get(RecordKey(record.host, record.type))
-        found.append(
+        published = None if zone is None else zone.records.get(RecordKey(record.host, record.type))
+        rows.append(
             {
                 "key": record.key,
                 "host": record.host,
@@ -80,14 +81,14 @@ def record_rows(snap: Snapshot) -> list[dict[str, Any]]:
                 "type": record.type,
                 "ttl": record.ttl,
                 "wanted": list(record.values),
-                "published": None if zone is None else list(there.values) if there is not None else [],
+                "published": None if zone is None else list(published.values) if published is not None else [],
             }
         )
-    return found
+    return rows
 
 
 def _at_host(policy: DNSPolicy, zone: ZoneFact, named: Named | None) -> frozenset[str]:
-    """What clients get: where the host leads to, or what stands there."""
+    """What clients get: the addresses that the host leads to, or the records at the host itself."""
     if named is not None and named.published is not None:
         return named.published
     return frozenset(
@@ -113,7 +114,7 @@ def _condition(named: Named, zone: ZoneFact | None) -> NameCondition:
     return NameCondition.UNHEALTHY
 
 
-def _leaf(snap: Snapshot, policy: DNSPolicy, target_address: TargetAddress, named: Named) -> dict[str, Any]:
+def _target_row(snap: Snapshot, policy: DNSPolicy, target_address: TargetAddress, named: Named) -> dict[str, Any]:
     published = named.published is not None and target_address.address in named.published
     kept = named.answer.mode is Mode.KEPT
     wanted = (
@@ -128,7 +129,7 @@ def _leaf(snap: Snapshot, policy: DNSPolicy, target_address: TargetAddress, name
         "published": None if named.published is None else published,
         "wanted": wanted,
         "forced": target_address.force or None,
-        "override": None if target_address.order is None else endpoints.order_words(target_address.order, snap.now),
+        "override": None if target_address.order is None else endpoints.override_row(target_address.order, snap.now),
         "why": _why(policy, target_address, named, wanted=wanted, published=published),
         "service": None if target_address.service is None else target_address.service.value,
     }
@@ -146,87 +147,86 @@ def _as_bool(value: ProbeValue) -> bool | None:
 
 
 _BY_MODE = {
-    Mode.KEPT: "nothing is sure to be healthy, so what is published stays",
-    Mode.WAITING: "waits for its first verdict",
-    Mode.HOLD_DOWN: "something is healthy again, but not yet for long enough to take the rest away",
-    Mode.NOTHING: "nothing is healthy, and nothing was published",
+    Mode.KEPT: "no address is known to be healthy, so published addresses stay",
+    Mode.WAITING: "has no verdict yet",
+    Mode.HOLD_DOWN: "an address is healthy again, but not for long enough yet to withdraw the others",
+    Mode.NOTHING: "no address is healthy, and none was published",
 }
 
 
 def _why(policy: DNSPolicy, target_address: TargetAddress, named: Named, *, wanted: bool, published: bool) -> str:
-    """Why a leaf is in or out, in a few words."""
+    """Why a target address is in or out."""
     mode = named.answer.mode
     if target_address.force == "down" and not (mode is Mode.KEPT and published):
         return f"{_by(target_address)}, about to be withdrawn" if published else _by(target_address)
     if mode is Mode.ALL_UNHEALTHY:
         if wanted:
             fallback = target_address.target == policy.fallback
-            return "nothing else is healthy" if fallback else "all are unhealthy, so all are published"
-        return f"all are unhealthy, and the policy says {policy.fallback or policy.all_unhealthy.value}"
+            return "no other target is healthy" if fallback else "all targets are unhealthy, so all are published"
+        return f"all targets are unhealthy, and the policy says {policy.fallback or policy.all_unhealthy.value}"
     if mode is not Mode.HEALTHY:
         return _BY_MODE[mode]
     if target_address.target == policy.fallback:
-        return "serves only when nothing else is healthy"
+        return "serves only when no other target is healthy"
     if target_address.leaving:
-        return "is on its way out"
+        return "is leaving service"
     if target_address.value is ProbeValue.PASS:
         healthy = _by(target_address) if target_address.force else "healthy"
         return healthy if published else f"{healthy}, about to be published"
     if target_address.value is ProbeValue.FAIL:
         return "unhealthy, about to be withdrawn" if published else "unhealthy"
-    return "not known, so it stays" if wanted else "joins after its first success"
+    return "health is unknown, so it stays" if wanted else "is published after its first success"
 
 
 def _by(target_address: TargetAddress) -> str:
-    """Whose word forces a leaf, and why."""
-    if target_address.order is None:
+    """Who forces a target address, and why."""
+    override = target_address.order
+    if override is None:
         return f"forced {target_address.force} by the policy"
-    return f"forced {target_address.force} by {target_address.order.who or 'somebody'} ({target_address.order.reason or 'no reason given'})"
+    return f"forced {target_address.force} by {override.who or 'an operator'} ({override.reason or 'no reason given'})"
 
 
 _HEALTHY = {ProbeValue.PASS: True, ProbeValue.FAIL: False}
-"""Everything else is not known: None."""
+"""Every other value is unknown: None."""
 
 
-def failures(fact: ProbeFact, target_address: TargetProbe) -> int:
-    """How many checks in a row failed; one that says nothing of the leaf neither adds to them nor ends them."""
+def failures(fact: ProbeFact, target: TargetProbe) -> int:
+    """How many checks in a row failed. A check without a result neither adds to them nor ends them."""
     if fact.last is ProbeValue.PASS:
         return 0
     if fact.last is ProbeValue.FAIL or fact.value is ProbeValue.FAIL:
         return fact.streak
-    fails, passes = target_address.check.failure_threshold, target_address.check.success_threshold
+    fails, passes = target.check.failure_threshold, target.check.success_threshold
     return fact.streak if fails != passes and fact.threshold == fails else 0
 
 
-def answer_row(
-    target_address: TargetProbe | None, answers: Mapping[TargetProbe, ProbeFact], now: Now
-) -> dict[str, Any]:
-    """What is known of one leaf by its check: `healthy` (None = not known), `consecutive_failures` of `failure_threshold`,
+def answer_row(target: TargetProbe | None, answers: Mapping[TargetProbe, ProbeFact], now: Now) -> dict[str, Any]:
+    """The check of one target address: `healthy` (None = unknown), `consecutive_failures` of `failure_threshold`,
     `reason`, and `last_check_wall` (ns, None = none yet). Without a check, all of it is None."""
-    fact = None if target_address is None else answers.get(target_address)
-    if target_address is None or fact is None:
+    fact = None if target is None else answers.get(target)
+    if target is None or fact is None:
         return {
             "healthy": None,
-            "consecutive_failures": None if target_address is None else 0,
-            "failure_threshold": None if target_address is None else target_address.check.failure_threshold,
-            "reason": "no check is asked" if target_address is None else "not checked yet",
+            "consecutive_failures": None if target is None else 0,
+            "failure_threshold": None if target is None else target.check.failure_threshold,
+            "reason": "has no check" if target is None else "not checked yet",
             "last_check_wall": None,
         }
-    value = target_health.verdict(answers, target_address, now.steady).value
+    value = target_health.verdict(answers, target, now.steady).value
     reason = fact.detail
     if value is ProbeValue.UNKNOWN and fact.last_at + fact.valid_for <= now.steady:
         reason = f"the last check is too old to count: {reason}"
     return {
         "healthy": _HEALTHY.get(value),
-        "consecutive_failures": failures(fact, target_address),
-        "failure_threshold": target_address.check.failure_threshold,
+        "consecutive_failures": failures(fact, target),
+        "failure_threshold": target.check.failure_threshold,
         "reason": reason,
         "last_check_wall": now.wall - now.steady + fact.last_at,
     }
 
 
 def check_rows(desired: Desired, answers: Mapping[TargetProbe, ProbeFact], now: Now) -> list[dict[str, Any]]:
-    """One row for each HealthCheck document, with the targets that it decides about as `policy key/target`."""
+    """One row for each HealthCheck document, with the targets that use it as `policy key/target`."""
     users: dict[str, list[str]] = {}
     for policy in desired.policies:
         for target in policy.targets:

@@ -1,7 +1,6 @@
-"""Status: the state of every object in the words of people, derived from the stages of one decision.
+"""Status: the state of every object, derived from the stages of one decision.
 
-Building it costs nothing until somebody asks: `decide` keeps the counts and the stages' outputs, `rows` spells them out for
-`reconcile status` and the stored decision.
+`decide` keeps the counts and the results of its stages; only `rows` spells them out, for `reconcile status` and the stored decision.
 """
 
 from collections.abc import Mapping, Sequence
@@ -69,7 +68,7 @@ class Status:
 
 
 def _stopped(key: str, workload: Workload, ledger: Ledger, desired: Desired) -> bool:
-    """Whether a person's word or the deny list stops a workload as a whole, or on one of its nodes."""
+    """Whether a suspension or the deny list stops a workload as a whole, or on one of its nodes."""
     names = {key, *(suspensions.node_key(node) for node in workload.nodes)}
     return not names.isdisjoint(ledger.suspensions) or not names.isdisjoint(desired.guard.deny)
 
@@ -108,14 +107,14 @@ def assess(snap: Snapshot, counts: Mapping[str, Availability], names: Names | No
                 0 if mark is None else mark.number,
             )
         )
-    unknown: dict[str, str] = {name: one.reason for name, one in snap.sight.unknown_runtimes.items()}
-    unknown.update({f"{key[0]}/{key[1]}": one.reason for key, one in snap.sight.unknown_pools.items()})
-    unknown.update({f"{key[0]}/{key[1]}": one.reason for key, one in snap.sight.unknown_zones.items()})
+    unknown: dict[str, str] = {name: gap.reason for name, gap in snap.sight.unknown_runtimes.items()}
+    unknown.update({f"{key[0]}/{key[1]}": gap.reason for key, gap in snap.sight.unknown_pools.items()})
+    unknown.update({f"{key[0]}/{key[1]}": gap.reason for key, gap in snap.sight.unknown_zones.items()})
     return Status(rows, snap.desired, snap.observed, snap.roster, snap.sight, unknown, names)
 
 
 class State(StrEnum):
-    """The state of one replica, in the words of people."""
+    """The state of one replica, as the operator sees it."""
 
     PENDING = "Pending"
     RUNNING = "Running"
@@ -132,11 +131,11 @@ HEALTHY = frozenset({State.READY, State.LEAVING})
 
 
 def state_of(belief: Belief, grant: Grant | None, *, failed: bool, held: bool) -> State:
-    """What a replica is, the strongest word first.
+    """The state of a replica; the first that applies counts.
 
-    Failed: restarts are given up until a person resumes it or its template changes. Restarting and Leaving: a disruption is
-    under way. Held: something would be done about it and is held back. Ready, NotReady: what it is believed to be. Running: it
-    runs, and no verdict of its readiness is there. Pending: it does not run (yet).
+    Failed: it is not restarted until the operator resumes it or its template changes. Restarting and Leaving: a disruption is
+    in progress. Held: an action on it is held. Ready, NotReady: the belief about its readiness. Running: it runs, and its
+    readiness has no verdict. Pending: it does not run (yet).
     """
     if failed:
         return State.FAILED
@@ -157,10 +156,10 @@ def _probe(verdicts: Probes | None, name: str, ever_passed: bool, now: Now) -> d
         return None
     value = fact.value
     if value is ProbeValue.UNKNOWN and fact.last in {ProbeValue.UNKNOWN, ProbeValue.CANNOT_RUN} and not ever_passed:
-        # What was never reached may be a wrong manifest as well as a dead container: it neither restarts nor promotes.
+        # A probe that never got an answer may be a wrong manifest or a dead container: it neither restarts nor promotes.
         value = ProbeValue.CANNOT_RUN
     if fact.last_at + fact.valid_for <= now.steady:
-        value = ProbeValue.UNKNOWN  # lapsed: nobody has asked for too long, for whatever reason
+        value = ProbeValue.UNKNOWN  # lapsed: the last check is too old
     return {
         "verdict": value.value,
         "last": fact.last.value,
@@ -172,7 +171,7 @@ def _probe(verdicts: Probes | None, name: str, ever_passed: bool, now: Now) -> d
 
 
 class _Context(NamedTuple):
-    """What the ledger and the gates say of replicas: recreations under way, who is given up, who is held."""
+    """What the ledger and the gates say about replicas: recreations in progress, failed replicas, held replicas."""
 
     recreated: Mapping[str, Grant]
     failed: frozenset[str]
@@ -228,9 +227,9 @@ def replicas_of(status: Status) -> dict[Generation, tuple[str, ContainerFact]]:
 
 def _weights(status: Status, facts: Mapping[tuple[str, str], PoolFact]) -> dict[str, int]:
     """Container -> its weight in the pools that can be read."""
-    found: dict[str, int] = {}
+    weights: dict[str, int] = {}
     if status.desired is None:
-        return found
+        return weights
     for service in status.desired.services:
         by_endpoint = {
             member.endpoint: member.weight
@@ -241,8 +240,8 @@ def _weights(status: Status, facts: Mapping[tuple[str, str], PoolFact]) -> dict[
         }
         for endpoint, belief in pools.endpoints(service, status.roster):
             if endpoint in by_endpoint:
-                found[belief.fact.name] = by_endpoint[endpoint]
-    return found
+                weights[belief.fact.name] = by_endpoint[endpoint]
+    return weights
 
 
 def _members(pool: PoolFact | None) -> list[dict[str, Any]] | None:
@@ -256,12 +255,12 @@ def _members(pool: PoolFact | None) -> list[dict[str, Any]] | None:
 
 
 def rows(status: Status, holds: Sequence[Hold], now: Now) -> dict[str, Any]:
-    """Everything spelled out as a JSON-able value: workloads with their replicas, names, and what cannot be read.
+    """All rows as a JSON-able value: workloads with their replicas, names, and objects that cannot be read.
 
     Args:
         status: of one decision.
         holds: of the same decision.
-        now: its instant, to tell steady instants as wall-clock ones.
+        now: its instant, to convert steady instants to wall-clock ones.
     """
     desired, sight = status.desired, status.sight
     if desired is None or sight is None:
@@ -277,16 +276,16 @@ def rows(status: Status, holds: Sequence[Hold], now: Now) -> dict[str, Any]:
         members += [(belief, "waiting") for belief in group.waiting]
         members += [(belief, "kept") for belief in group.kept]
         replicas = [_replica(status, workload.key, belief, role, context, now) for belief, role in members]
-        there = (
+        expected = (
             range(workload.wanted)
             if group.unreadable_nodes or group.workload.restart_only or not group.coming
             else declared(group)
         )
         missing = [
-            replica_name(group.workload, desired.instance.id, n) for n in range(workload.wanted) if n not in there
+            replica_name(group.workload, desired.instance.id, n) for n in range(workload.wanted) if n not in expected
         ]
         template = group.workload.template
-        containers = [one.name for one in (template.container, *template.sidecars)]
+        containers = [container.name for container in (template.container, *template.sidecars)]
         row = {**workload._asdict(), "condition": workload.condition.value, "containers": containers}
         workloads.append({**row, "replicas": replicas, "missing": missing})
     services = [
@@ -317,12 +316,12 @@ def rows(status: Status, holds: Sequence[Hold], now: Now) -> dict[str, Any]:
         "suspensions": [
             {
                 "object": name,
-                "who": one.who,
-                "reason": one.reason,
-                "until_wall": one.until_wall or None,
-                "probes": one.probes,
+                "who": suspension.who,
+                "reason": suspension.reason,
+                "until_wall": suspension.until_wall or None,
+                "probes": suspension.probes,
             }
-            for name, one in sorted(status.observed.ledger.suspensions.items())
+            for name, suspension in sorted(status.observed.ledger.suspensions.items())
         ],
         "unknown": dict(status.unknown),
     }

@@ -1,4 +1,4 @@
-"""What people are told of the checks of leaves."""
+"""Rows for the health checks of target addresses."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ from tests.sim.manifest import Shop
 
 PASS, FAIL, UNKNOWN, CANNOT_RUN = ProbeValue.PASS, ProbeValue.FAIL, ProbeValue.UNKNOWN, ProbeValue.CANNOT_RUN
 CHECK = Check(host="app.example.com")
-LEAF = TargetProbe("203.0.113.1", CHECK)
+TARGET = TargetProbe("203.0.113.1", CHECK)
 
 
 def fact(value: ProbeValue, last: ProbeValue, streak: int = 1, threshold: int = 5, age: int = SECOND) -> ProbeFact:
@@ -35,21 +35,21 @@ def fact(value: ProbeValue, last: ProbeValue, streak: int = 1, threshold: int = 
         (fact(CANNOT_RUN, CANNOT_RUN, 0), None, 0),
     ],
 )
-def test_a_leaf_is_healthy_unhealthy_or_not_known_after_so_many_failures(given, healthy, failures) -> None:
-    row = answer_row(LEAF, {LEAF: given}, NOW)
+def test_a_target_is_healthy_unhealthy_or_unknown_with_its_failures(given, healthy, failures) -> None:
+    row = answer_row(TARGET, {TARGET: given}, NOW)
     assert (row["healthy"], row["consecutive_failures"], row["failure_threshold"]) == (healthy, failures, 5)
     assert (row["reason"], row["last_check_wall"]) == ("HTTP 503", NOW.wall - SECOND)
 
 
-def test_a_check_that_is_too_old_is_told_as_such() -> None:
-    row = answer_row(LEAF, {LEAF: fact(FAIL, FAIL, 7, age=100 * SECOND)}, NOW)
+def test_a_check_that_is_too_old_says_so() -> None:
+    row = answer_row(TARGET, {TARGET: fact(FAIL, FAIL, 7, age=100 * SECOND)}, NOW)
     assert row["healthy"] is None
     assert row["reason"] == "the last check is too old to count: HTTP 503"
 
 
-def test_what_was_never_asked_says_so() -> None:
-    assert answer_row(LEAF, {}, NOW)["reason"] == "not checked yet"
-    assert answer_row(None, {}, NOW)["reason"] == "no check is asked"
+def test_a_missing_check_or_first_result_is_the_reason() -> None:
+    assert answer_row(TARGET, {}, NOW)["reason"] == "not checked yet"
+    assert answer_row(None, {}, NOW)["reason"] == "has no check"
     assert answer_row(None, {}, NOW)["consecutive_failures"] is None
 
 
