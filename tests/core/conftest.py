@@ -1,4 +1,4 @@
-"""A watched world, made and closed: what the tests of rollouts begin with."""
+"""A watched world for the tests of rollouts, opened and closed."""
 
 import pytest
 
@@ -10,16 +10,16 @@ from tests.sim.world import World
 
 @pytest.fixture
 def world():
-    """Makes a watched world that has come to rest, and closes it."""
+    """Makes a watched world that has converged, and closes it."""
     made: list[World] = []
 
-    def make(this: Shop) -> World:
-        one = World(this)
-        one.dog = Watchdog(one)
-        made.append(one)
-        one.run(90 * SECOND)
-        return one
+    def make(manifests: Shop) -> World:
+        world = World(manifests)
+        world.dog = Watchdog(world)
+        made.append(world)
+        world.run(90 * SECOND)
+        return world
 
     yield make
-    for one in made:
-        one.close()
+    for world in made:
+        world.close()

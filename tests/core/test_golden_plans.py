@@ -1,4 +1,4 @@
-"""Whole plans as people review them, compared with golden texts."""
+"""Whole plans in text form, compared with golden files."""
 
 import json
 from dataclasses import replace
