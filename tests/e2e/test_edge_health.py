@@ -60,7 +60,7 @@ def test_a_container_off_its_network_is_reconnected_without_a_restart(
     assert len(world.addresses()) == len(everyone)
     assert world.started_at() == before
     assert f"update {victim}: connect to {world.network}" in world.log()
-    assert "(NetworkLost: it is not connected to" in world.log()
+    assert "(NetworkLost: no longer connected to" in world.log()
 
 
 def test_pool_and_name_stay_as_they_are_when_all_fail_their_readiness(converged: World):
