@@ -1,1 +1,1 @@
-"""The state of every object as rows for people and scripts."""
+"""The state of every object, as rows for operators and scripts."""

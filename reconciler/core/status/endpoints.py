@@ -1,6 +1,6 @@
-"""Endpoints in the words of people: what each weighs, whose word decided that, and what everybody else says.
+"""Rows of endpoints: the weight of each, the source that decides it, and what the other sources claim.
 
-Called by `status.rows` when somebody asks; it derives all of it from the stages and the ledger of one decision.
+`status/objects` calls it, only when status is asked for; it derives everything from the stages and the ledger of one decision.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,19 +23,19 @@ from reconciler.core.traffic import pools
 
 
 class EndpointState(StrEnum):
-    """Where an endpoint is in its life."""
+    """The state of an endpoint."""
 
     PENDING = "pending"
-    """Not ready: never yet in this life of its container, or not any more. New requests go elsewhere."""
+    """Not ready: not yet in this generation of its container, or not any more. New requests go elsewhere."""
     READY = "ready"
     DRAINING = "draining"
-    """On its way out: no new requests, and those under way may finish."""
+    """Leaving service: it gets no new requests, and those in flight may finish."""
     REMOVED = "removed"
-    """Its container does not run, or is gone: nothing is there that could answer."""
+    """Its container does not run or is gone, so nothing can answer."""
 
 
 def endpoint_rows(snap: Snapshot) -> list[dict[str, Any]]:
-    """Every endpoint of every pool of a service, sorted by key; of pools that cannot be read, too, with unknown weights."""
+    """Every endpoint of every pool of a service, sorted by key. In pools that cannot be read, the weights are unknown."""
     rows = [
         row
         for service in snap.desired.services
@@ -47,13 +47,13 @@ def endpoint_rows(snap: Snapshot) -> list[dict[str, Any]]:
 
 def _pool(snap: Snapshot, service: Service, balancer: Balancer) -> Iterator[dict[str, Any]]:
     fact = snap.sight.pools.get((balancer.provider, balancer.pool))
-    members = {} if fact is None else {one.endpoint: one for one in fact.members if one.ours}
-    where = f"{balancer.provider}/{balancer.pool}"
-    known = {one.endpoint: one for one in snap.observed.ledger.weighed.get(where, ())}
+    members = {} if fact is None else {member.endpoint: member for member in fact.members if member.ours}
+    pool = f"{balancer.provider}/{balancer.pool}"
+    weighed = {row.endpoint: row for row in snap.observed.ledger.weighed.get(pool, ())}
     for endpoint, belief in pools.endpoints(service, snap.roster):
         member = members.pop(endpoint, None)
         shared = _shared(snap, service, balancer, endpoint, fact, member)
-        yield {**shared, **_container(snap, belief, shared, known.get(endpoint))}
+        yield {**shared, **_container(snap, belief, shared, weighed.get(endpoint))}
     for endpoint, member in members.items():
         shared = _shared(snap, service, balancer, endpoint, fact, member)
         yield {**shared, **_gone(member)}
@@ -67,7 +67,7 @@ def _shared(
     fact: PoolFact | None,
     member: MemberFact | None,
 ) -> dict[str, Any]:
-    """What is known of the place itself. `weight` is None where it is in no pool, `readable` tells whether that is known."""
+    """The keys that all rows have. `weight` is None for an endpoint that is not in the pool, and while the pool is not `readable`."""
     panic = snap.observed.ledger.panics.get(f"{balancer.provider}/{balancer.pool}")
     return {
         "key": overrides.endpoint_key(balancer.provider, balancer.pool, endpoint),
@@ -86,7 +86,7 @@ def _shared(
 
 
 def _gone(member: MemberFact) -> dict[str, Any]:
-    """A member without a container."""
+    """The keys of a member without a container."""
     return {
         "replica": "",
         "container": member.name,
@@ -103,14 +103,14 @@ def _gone(member: MemberFact) -> dict[str, Any]:
     }
 
 
-def _container(snap: Snapshot, belief: Belief, shared: Mapping[str, Any], known: Weighed | None) -> dict[str, Any]:
-    """What is said of the container behind an endpoint, by whom."""
+def _container(snap: Snapshot, belief: Belief, shared: Mapping[str, Any], weighed: Weighed | None) -> dict[str, Any]:
+    """The keys of the container behind an endpoint: its state, the source that decides it, and each claim."""
     fact, ledger = belief.fact, snap.observed.ledger
     replica = memory.replica_of(f"workload/{fact.mark.workload}", fact.mark.ordinal) if fact.mark else ""
     override = overrides.in_force(ledger.overrides, shared["key"], snap.now)
     belief = belief if override is None else precedence.apply_override(belief, override, snap.now)
     override = override or overrides.in_force(ledger.overrides, replica, snap.now)
-    grant, word = ledger.grants.get(fact.id), belief.claim
+    grant, claim = ledger.grants.get(fact.id), belief.claim
     running = fact.state is ContainerState.RUNNING
     return {
         "replica": replica,
@@ -118,41 +118,41 @@ def _container(snap: Snapshot, belief: Belief, shared: Mapping[str, Any], known:
         "node": fact.node,
         "runtime": fact.state.value,
         "state": _state(belief, grant, shared["weight"]).value,
-        "wanted": _wanted(known),
-        "by": "fact" if not running else By.OBSERVER.value if word is None else word.by.value,
+        "wanted": _wanted(weighed),
+        "by": "fact" if not running else By.OBSERVER.value if claim is None else claim.by.value,
         "reason": _reason(belief, grant).value,
-        "overruled": word is not None and word.overruled,
+        "overruled": claim is not None and claim.overruled,
         "push": _push(snap, belief),
         "observer": _observer(snap, belief),
-        "override": None if override is None else order_words(override, snap.now),
+        "override": None if override is None else override_row(override, snap.now),
     }
 
 
 def _state(belief: Belief, grant: Grant | None, weight: int | None) -> EndpointState:
     if belief.fact.state is not ContainerState.RUNNING:
         return EndpointState.REMOVED
-    word = belief.claim
-    if grant is not None or (word is not None and word.draining):
+    claim = belief.claim
+    if grant is not None or (claim is not None and claim.draining):
         return EndpointState.DRAINING
     if belief.ready.value == "pass":
         return EndpointState.READY
-    # Of what is not known nothing changes: who has traffic goes on having it.
+    # An unknown readiness changes nothing: an endpoint with weight keeps its traffic.
     return EndpointState.READY if belief.ready.value == "unknown" and weight else EndpointState.PENDING
 
 
 def _reason(belief: Belief, grant: Grant | None) -> Reason:
-    """Facts and own words first, as weights are decided."""
+    """Facts and claims of not-ready come first, then the grant: the order in which weights are decided."""
     running = belief.fact.state is ContainerState.RUNNING
     if grant is None or not running or (belief.claim is not None and belief.claim.out):
         return belief.reason
     return Reason.RESTARTING if grants.returns(grant) else Reason.DRAINING
 
 
-def _wanted(known: Weighed | None) -> int | None:
-    """The weight that it should have; None where nothing was ever decided about it."""
-    if known is None or (known.weight < 0 and not known.asked):
+def _wanted(weighed: Weighed | None) -> int | None:
+    """The weight that the endpoint should have; None while no weight was decided for it."""
+    if weighed is None or (weighed.weight < 0 and not weighed.asked):
         return None
-    return known.asked[-1] if known.asked else known.weight
+    return weighed.asked[-1] if weighed.asked else weighed.weight
 
 
 def _push(snap: Snapshot, belief: Belief) -> dict[str, Any] | None:
@@ -169,22 +169,21 @@ def _push(snap: Snapshot, belief: Belief) -> dict[str, Any] | None:
 
 
 def _observer(snap: Snapshot, belief: Belief) -> dict[str, Any]:
-    """What the probes say of readiness, and the probe that says it."""
+    """The readiness by the probes, and the probe that decides it."""
     ready = belief.ready if belief.claim is None else belief.claim.observer
     verdicts = snap.observed.probes.get(belief.fact.generation)
-    found = (
-        [] if verdicts is None else [one for one in (verdicts.readiness, verdicts.liveness, verdicts.startup) if one]
-    )
-    latest: ProbeFact | None = found[0] if found else None
+    deciding: ProbeFact | None = None
+    if verdicts is not None:
+        deciding = verdicts.readiness or verdicts.liveness or verdicts.startup
     return {
         "ready": ready.value,
-        "checked_wall": None if latest is None else snap.now.wall - snap.now.steady + latest.last_at,
-        "detail": "" if latest is None else latest.detail,
+        "checked_wall": None if deciding is None else snap.now.wall - snap.now.steady + deciding.last_at,
+        "detail": "" if deciding is None else deciding.detail,
     }
 
 
-def order_words(override: Override, now: Now) -> dict[str, Any]:
-    """A person's order, as it is told."""
+def override_row(override: Override, now: Now) -> dict[str, Any]:
+    """An override as a row: its force, the operator, the reason and the wall-clock instants (ns)."""
     return {
         "force": override.force.value,
         "who": override.who,
@@ -195,5 +194,5 @@ def order_words(override: Override, now: Now) -> dict[str, Any]:
 
 
 def _wall(at: Instant, now: Now) -> int:
-    """A remembered instant by today's wall clock."""
+    """A stored instant by the present wall clock (ns)."""
     return now.wall - elapsed(at, now)

@@ -1,6 +1,6 @@
-"""Revisions in the words of people: what `reconcile get revisions` shows, derived from the books and from what is observed.
+"""Rows of revisions for `reconcile get revisions`, from the rollout history in the ledger and the observed containers.
 
-Called by `status.rows`. Instants are told as wall-clock ns, so that they stay true in a stored decision.
+`status/objects` calls it. Instants are wall-clock ns, so that they stay true in a stored decision.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,22 +25,21 @@ _DOWN = {ContainerState.EXITED, ContainerState.CREATED}
 
 
 def revision_rows(snap: Snapshot) -> list[dict[str, Any]]:
-    """All revisions that are remembered or have containers, by workload, the newest first."""
+    """All revisions in the rollout history and the declared one, by workload, the newest first."""
     addresses = _addresses(snap)
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for key, group in sorted(snap.roster.groups.items()):
         if group.workload.restart_only:
             continue
         rollout = snap.observed.ledger.rollouts.get(key, Rollout())
-        for row in sorted(
-            _all(group, rollout, snap.observed.ledger, snap.now), key=lambda one: (-one.number, one.revision)
-        ):
-            found.append(_row(snap, group, rollout, row, addresses, snap.desired.instance.id))
-    return found
+        revisions = _all(group, rollout, snap.observed.ledger, snap.now)
+        for revision in sorted(revisions, key=lambda revision: (-revision.number, revision.revision)):
+            rows.append(_row(snap, group, rollout, revision, addresses, snap.desired.instance.id))
+    return rows
 
 
 def _all(group: Group, rollout: Rollout, ledger: Ledger, now: Now) -> list[Revision]:
-    """The rows of the books, and one for the declared revision as long as it has none there."""
+    """The rollout history, and a row for the declared revision while the history has none."""
     wanted = group.workload.template.revision
     if rollout.of(wanted) is not None:
         return list(rollout.rows)
@@ -52,38 +51,40 @@ def _all(group: Group, rollout: Rollout, ledger: Ledger, now: Now) -> list[Revis
 
 
 def _addresses(snap: Snapshot) -> Mapping[str, Sequence[str]]:
-    """Container id -> where its services reach it."""
-    found: dict[str, list[str]] = {}
+    """Container id -> the endpoints of its services as `address:port`."""
+    addresses: dict[str, list[str]] = {}
     for service in snap.desired.services:
         for endpoint, belief in pools.endpoints(service, snap.roster):
             host = f"[{endpoint.address}]" if ":" in endpoint.address else endpoint.address
             text = f"{host}:{endpoint.port}"
-            if text not in found.setdefault(belief.fact.id, []):
-                found[belief.fact.id].append(text)
-    return found
+            if text not in addresses.setdefault(belief.fact.id, []):
+                addresses[belief.fact.id].append(text)
+    return addresses
 
 
 def _row(
     snap: Snapshot, group: Group, rollout: Rollout, row: Revision, addresses: Mapping[str, Sequence[str]], instance: str
 ) -> dict[str, Any]:
     workload = group.workload
-    every = (*group.members(), *group.kept)
-    those = [one for one in every if one.fact.mark is not None and one.fact.mark.revision == row.revision]
-    those.sort(key=lambda one: (one.fact.name, one.fact.node))
-    facts = [one.fact for one in those]
-    probes = [one for fact in facts if (one := snap.observed.probes.get(fact.generation)) is not None]
-    last = max((probe.last_at for one in probes for probe in _each(one)), default=0)
+    members = (*group.members(), *group.kept)
+    beliefs = [
+        belief for belief in members if belief.fact.mark is not None and belief.fact.mark.revision == row.revision
+    ]
+    beliefs.sort(key=lambda belief: (belief.fact.name, belief.fact.node))
+    facts = [belief.fact for belief in beliefs]
+    verdicts = [probes for fact in facts if (probes := snap.observed.probes.get(fact.generation)) is not None]
+    last = max((probe.last_at for probes in verdicts for probe in _each(probes)), default=0)
     started = [fact.started_at for fact in facts if fact.started_at]
     digest = dict(image_pins.pins_of(snap.observed.ledger, workload.key, row.revision)).get("", "")
-    after, after_at = _next(workload, rollout, row, snap.now)
+    change, change_at = _next(workload, rollout, row, snap.now)
     return {
         "workload": workload.key,
         "revision": row.revision,
         "number": row.number,
         "status": row.standing.value,
         "declared": row.revision == workload.template.revision,
-        "resource_health": _resources(those),
-        "application_health": _application(those),
+        "resource_health": _resources(beliefs),
+        "application_health": _application(beliefs),
         "last_check_wall": snap.now.wall + last - snap.now.steady if last else None,
         "created_wall": row.created.wall,
         "started_wall": min(started, default=None),
@@ -97,47 +98,46 @@ def _row(
             {"name": fact.name, "id": fact.id, "node": fact.node, "state": fact.state.value} for fact in facts
         ],
         "why": _why(group, row, snap.observed, instance) or None,
-        "next": after or None,
-        "next_wall": after_at,
+        "next": change or None,
+        "next_wall": change_at,
     }
 
 
 def _why(group: Group, row: Revision, observed: Observed, instance: str) -> str:
-    """What happened to it last; of one that is on its way, what is in its way now."""
-    found = (
-        start_failures.worst(group, row.revision, instance, observed.ledger)
-        if row.standing is Standing.SCHEDULED
-        else None
-    )
-    return found.message if found is not None else row.why
+    """The cause of the last change of a revision; of a scheduled one, the start failure that holds it up."""
+    failure = None
+    if row.standing is Standing.SCHEDULED:
+        failure = start_failures.worst(group, row.revision, instance, observed.ledger)
+    return failure.message if failure is not None else row.why
 
 
 def _each(probes: Probes) -> Iterable[ProbeFact]:
-    return (one for one in (probes.startup, probes.liveness, probes.readiness) if one is not None)
+    return (probe for probe in (probes.startup, probes.liveness, probes.readiness) if probe is not None)
 
 
-def _resources(those: Sequence[Belief]) -> str:
-    """What the runtime says of the containers together: all run, some do not, none does, or there are none."""
-    if not those:
+def _resources(beliefs: Sequence[Belief]) -> str:
+    """The containers together, as the runtime reports them: all run, some do not, none does, or there are none."""
+    if not beliefs:
         return "none"
-    sick = [one for one in those if one.fact.health is not None and one.fact.health.value is ProbeValue.FAIL]
-    running = sum(one.fact.state is ContainerState.RUNNING for one in those)
-    if running == len(those):
+    facts = [belief.fact for belief in beliefs]
+    sick = any(fact.health is not None and fact.health.value is ProbeValue.FAIL for fact in facts)
+    running = sum(fact.state is ContainerState.RUNNING for fact in facts)
+    if running == len(facts):
         return "unhealthy" if sick else "healthy"
-    if all(one.fact.state in _DOWN for one in those):
+    if all(fact.state in _DOWN for fact in facts):
         return "stopped"
     return "unhealthy" if sick or not running else "degraded"
 
 
-def _application(those: Sequence[Belief]) -> str:
-    """What the applications say of themselves, or probes of them: unknown is neither well nor unwell."""
-    up = [one for one in those if one.fact.state is ContainerState.RUNNING]
-    if not up:
+def _application(beliefs: Sequence[Belief]) -> str:
+    """The applications together, by their probes and pushes. An unknown verdict is neither healthy nor unhealthy."""
+    running = [belief for belief in beliefs if belief.fact.state is ContainerState.RUNNING]
+    if not running:
         return "none"
-    if any(ProbeValue.FAIL in (one.ready, one.live) for one in up):
+    if any(ProbeValue.FAIL in (belief.ready, belief.live) for belief in running):
         return "unhealthy"
-    well = all(one.ready is ProbeValue.PASS and one.live is ProbeValue.PASS for one in up)
-    return "healthy" if well else "unknown"
+    healthy = all(belief.ready is ProbeValue.PASS and belief.live is ProbeValue.PASS for belief in running)
+    return "healthy" if healthy else "unknown"
 
 
 def _wall(at: Instant | None) -> int | None:
@@ -145,7 +145,7 @@ def _wall(at: Instant | None) -> int | None:
 
 
 def _due(workload: Workload, row: Revision) -> int | None:
-    """When it may take over, or might when it did; None where no time was waited for, as by the very first revision."""
+    """When a revision may take over, or might when it did (wall-clock ns). None where it waits for no time, like the first revision."""
     if workload.strategy not in STAGED:
         return None
     due = row.at or row.created.wall + row.delay
@@ -154,22 +154,22 @@ def _due(workload: Workload, row: Revision) -> int | None:
 
 
 def _next(workload: Workload, rollout: Rollout, row: Revision, now: Now) -> tuple[str, int | None]:
-    """What comes next by itself, and at which wall-clock instant (None: when something happens). Empty when nothing does."""
+    """The next automatic change and its wall-clock instant (None: it follows an event). Empty when there is none."""
     times, due = workload.rollout, _due(workload, row)
     if rollout.back == row.revision:
-        return "takes the traffic back once it is available", None
+        return "gets the traffic back once it is available", None
     if row.standing is Standing.SCHEDULED:
         if due is None or not rollout.active:
             return "takes over as its replicas become available", None
         if row.opened is not None:
-            return "is being let in", None
+            return "is being activated", None
         if row.due is None:
             return "takes over", max(due, now.wall)
         return "expires unless its replicas are verified", row.due.wall + times.pending_grace
     if row.standing is Standing.ACTIVE and workload.strategy in STAGED and row.activated is not None:
         end = row.activated.wall + times.bake
-        others = any(one.revision != row.revision and keeps(one, times.window, now) for one in rollout.rows)
-        return ("has stood the test", end) if others and end > now.wall else ("", None)
+        others = any(other.revision != row.revision and keeps(other, times.window, now) for other in rollout.rows)
+        return ("automatic rollback ends", end) if others and end > now.wall else ("", None)
     if workload.strategy in STAGED and row.ended is not None and keeps(row, times.window, now):
         return "is removed", row.ended.wall + times.window
     if row.standing is Standing.ACTIVE and row.revision != workload.template.revision:

@@ -1,4 +1,4 @@
-"""What people are shown of revisions, at every stage of a switch, in virtual time."""
+"""Rows and tables of revisions at every stage of an activation, in virtual time."""
 
 from dataclasses import replace
 
@@ -21,50 +21,50 @@ def staged(image: str, **times) -> Shop:
 
 @pytest.fixture
 def world():
-    here = World(staged("v1"))
-    here.run(90 * SECOND)
-    yield here
-    here.close()
+    world = World(staged("v1"))
+    world.run(90 * SECOND)
+    yield world
+    world.close()
 
 
-def told(world: World) -> dict[str, dict]:
-    """The rows of the last decision, by the image."""
-    names = {Spec(image=image).revision: image for image in ("v1", "v2", "v3")}
+def rows_by_image(world: World) -> dict[str, dict]:
+    """The rows of the last decision."""
+    images = {Spec(image=image).revision: image for image in ("v1", "v2", "v3")}
     last = world.tape.last
-    found = rows(last.status, last.holds, world.clock.now())["revisions"]
-    return {names[one["revision"]]: one for one in found}
+    revisions = rows(last.status, last.holds, world.clock.now())["revisions"]
+    return {images[row["revision"]]: row for row in revisions}
 
 
 def lines(world: World) -> str:
-    found = sorted(told(world).values(), key=lambda one: -one["number"])
-    return "\n".join(revision_lines(found, Paint(False), world.clock.now().wall)) + "\n"
+    revisions = sorted(rows_by_image(world).values(), key=lambda row: -row["number"])
+    return "\n".join(revision_lines(revisions, Paint(False), world.clock.now().wall)) + "\n"
 
 
-def test_a_revision_that_serves(world, golden):
-    [one] = told(world).values()
-    assert (one["status"], one["resource_health"], one["application_health"]) == ("active", "healthy", "healthy")
-    assert (one["declared"], one["next"], one["why"], one["number"]) == (True, None, None, 1)
-    assert len(one["addresses"]) == len(one["containers"]) == 3
+def test_the_row_of_the_active_revision(world, golden):
+    [row] = rows_by_image(world).values()
+    assert (row["status"], row["resource_health"], row["application_health"]) == ("active", "healthy", "healthy")
+    assert (row["declared"], row["next"], row["why"], row["number"]) == (True, None, None, 1)
+    assert len(row["addresses"]) == len(row["containers"]) == 3
     now = world.clock.now().wall
-    assert one["started_wall"] <= one["last_check_wall"] <= now
-    assert one["due_wall"] is None
-    assert one["created_wall"] <= one["started_wall"] < one["activated_wall"] < now
+    assert row["started_wall"] <= row["last_check_wall"] <= now
+    assert row["due_wall"] is None
+    assert row["created_wall"] <= row["started_wall"] < row["activated_wall"] < now
     golden("cli/get-revisions-active.txt", lines(world))
 
 
-def test_one_that_waits_is_told_with_its_time_and_the_one_that_is_kept_with_its_end(world, golden):
+def test_rows_show_when_a_revision_takes_over_and_when_the_old_one_goes(world, golden):
     world.push(staged("v2"))
     world.run(40 * SECOND)
-    new = told(world)["v2"]
+    new = rows_by_image(world)["v2"]
     assert (new["status"], new["resource_health"], new["application_health"]) == ("scheduled", "healthy", "unknown")
     assert new["last_check_wall"] is None
     assert new["next"] == "takes over"
     assert new["due_wall"] == new["next_wall"] == new["created_wall"] + 120 * SECOND
     golden("cli/get-revisions-waiting.txt", lines(world))
     world.run(180 * SECOND)
-    found = told(world)
-    old, new = found["v1"], found["v2"]
-    assert (new["status"], new["next"]) == ("active", "has stood the test")
+    revisions = rows_by_image(world)
+    old, new = revisions["v1"], revisions["v2"]
+    assert (new["status"], new["next"]) == ("active", "automatic rollback ends")
     assert new["next_wall"] == new["activated_wall"] + 300 * SECOND
     assert (old["status"], old["resource_health"], old["application_health"]) == ("superseded", "stopped", "none")
     assert (old["addresses"], len(old["containers"])) == ([], 3)
@@ -72,5 +72,5 @@ def test_one_that_waits_is_told_with_its_time_and_the_one_that_is_kept_with_its_
     golden("cli/get-revisions-kept.txt", lines(world))
 
 
-def test_nothing_to_show_is_said():
+def test_without_revisions_the_table_is_one_line():
     assert revision_lines((), Paint(False), 0) == ["no revisions"]
