@@ -11,7 +11,7 @@ from manifests.values.desired import Desired
 from manifests.values.dns import DNSPolicy
 from providers.facts import ProbeFact, ProbeValue, RecordKey, ZoneFact
 from reconciler.core.dns import target_health
-from reconciler.core.dns.policies import Named, Names
+from reconciler.core.dns.names import Names, PolicyOutcome
 from reconciler.core.dns.publication import Mode
 from reconciler.core.dns.targets import TargetAddress
 from reconciler.core.model.instant import Now
@@ -46,32 +46,32 @@ def name_rows(snap: Snapshot, names: Names | None) -> list[dict[str, Any]]:
     rows = []
     for policy in snap.desired.policies:
         zone = snap.sight.zones.get((policy.provider, policy.zone))
-        named = names.policies.get(policy.key) if names is not None else None
+        outcome = names.policies.get(policy.key) if names is not None else None
         row: dict[str, Any] = {
             "key": policy.key,
             "host": policy.host,
             "zone": policy.zone,
             "provider": policy.provider,
             "routing": policy.routing.value,
-            "published": None if zone is None else sorted(_at_host(policy, zone, named)),
+            "published": None if zone is None else sorted(_at_host(policy, zone, outcome)),
         }
-        if named is not None:
+        if outcome is not None:
             row |= {
-                "condition": _condition(named, zone).value,
-                "mode": named.answer.mode.value,
+                "condition": _condition(outcome, zone).value,
+                "mode": outcome.answer.mode.value,
                 "notes": [
-                    {"name": note.key.name, "lack": note.lack.value, "message": note.message} for note in named.notes
+                    {"name": note.key.name, "lack": note.lack.value, "message": note.message} for note in outcome.notes
                 ],
-                "leaves": [_address(snap, policy, address, named) for address in named.target_addresses],
+                "leaves": [_address(snap, policy, address, outcome) for address in outcome.target_addresses],
             }
         rows.append(row)
     return rows
 
 
-def _at_host(policy: DNSPolicy, zone: ZoneFact, named: Named | None) -> frozenset[str]:
+def _at_host(policy: DNSPolicy, zone: ZoneFact, outcome: PolicyOutcome | None) -> frozenset[str]:
     """What clients get: the addresses that the host leads to, or else those of the host itself."""
-    if named is not None and named.published is not None:
-        return named.published
+    if outcome is not None and outcome.published is not None:
+        return outcome.published
     return frozenset(
         value
         for key, record in zone.records.items()
@@ -80,38 +80,38 @@ def _at_host(policy: DNSPolicy, zone: ZoneFact, named: Named | None) -> frozense
     )
 
 
-def _condition(named: Named, zone: ZoneFact | None) -> NameCondition:
-    mode = named.answer.mode
+def _condition(outcome: PolicyOutcome, zone: ZoneFact | None) -> NameCondition:
+    mode = outcome.answer.mode
     if zone is None:
         return NameCondition.UNKNOWN
     if mode is Mode.WAITING or mode is Mode.HOLD_DOWN:
         return NameCondition.PROGRESSING
-    values = {address.value for address in named.target_addresses}
+    values = {address.value for address in outcome.target_addresses}
     if mode is Mode.KEPT:
         return NameCondition.UNKNOWN if ProbeValue.UNKNOWN in values else NameCondition.UNHEALTHY
     if mode is Mode.HEALTHY:
-        good = values == {ProbeValue.PASS} and not named.notes
+        good = values == {ProbeValue.PASS} and not outcome.notes
         return NameCondition.HEALTHY if good else NameCondition.DEGRADED
     return NameCondition.UNHEALTHY
 
 
-def _address(snap: Snapshot, policy: DNSPolicy, address: TargetAddress, named: Named) -> dict[str, Any]:
+def _address(snap: Snapshot, policy: DNSPolicy, address: TargetAddress, outcome: PolicyOutcome) -> dict[str, Any]:
     """One target address: its health, whether it is and should be published, and why."""
-    published = named.published is not None and address.address in named.published
-    if named.answer.mode is Mode.KEPT:
+    published = outcome.published is not None and address.address in outcome.published
+    if outcome.answer.mode is Mode.KEPT:
         wanted = published
     else:
-        wanted = address.address in named.answer.target_addresses.get(address.target, frozenset())
+        wanted = address.address in outcome.answer.target_addresses.get(address.target, frozenset())
     check = None if address.probe is None else answer_row(address.probe, snap.observed.target_answers, snap.now)
     return {
         "target": address.target,
         "address": address.address,
         "healthy": _HEALTHY.get(address.value),
-        "published": None if named.published is None else published,
+        "published": None if outcome.published is None else published,
         "wanted": wanted,
         "forced": address.force or None,
-        "override": None if address.order is None else endpoints.override_row(address.order, snap.now),
-        "why": _why(policy, address, named.answer.mode, wanted=wanted, published=published),
+        "override": None if address.override is None else endpoints.override_row(address.override, snap.now),
+        "why": _why(policy, address, outcome.answer.mode, wanted=wanted, published=published),
         "service": None if address.service is None else address.service.value,
         "check": check,
     }
@@ -155,10 +155,10 @@ def _why(policy: DNSPolicy, address: TargetAddress, mode: Mode, *, wanted: bool,
 
 def _forced(address: TargetAddress) -> str:
     """What forces a target address, and the operator's reason."""
-    if address.order is None:
+    if address.override is None:
         return f"forced {address.force} by the policy"
-    reason = address.order.reason or "no reason given"
-    return f"forced {address.force} by {address.order.who or 'an operator'} ({reason})"
+    reason = address.override.reason or "no reason given"
+    return f"forced {address.force} by {address.override.who or 'an operator'} ({reason})"
 
 
 # --- records ----------------------------------------------------------------------------------------------------------

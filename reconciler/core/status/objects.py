@@ -13,7 +13,7 @@ from manifests.values.desired import Desired, Workload
 from manifests.values.rollouts import STAGED
 from providers.facts import ContainerFact, ContainerState, Generation, PoolFact, Probes, ProbeValue
 from reconciler.core.dns import record_lists
-from reconciler.core.dns.policies import Names
+from reconciler.core.dns.names import Names
 from reconciler.core.exits.grants import returns
 from reconciler.core.health.belief import Belief, Sight
 from reconciler.core.limits import suspensions
