@@ -151,7 +151,8 @@ class _Comparison:
         known = {target_address.address for target_address in self.target_addresses}
         going = sorted(reachable & unhealthy | (reachable - known))
         if going:
-            message = f"no address of {policy.host} is known to be ready, so the published ones stay: {', '.join(sorted(reachable))}"
+            stay = ", ".join(sorted(reachable))
+            message = f"no address of {policy.host} is known to be ready, so the published ones stay: {stay}"
             next_step = f"bring an endpoint of {policy.key} back, or delete the policy to remove the name"
             self.out.holds.append(
                 Hold(policy.key, f"withdraw {', '.join(going)}", Rule.LAST_RECORD, message, next_step=next_step)

@@ -130,7 +130,7 @@ def _healthy(case: _Case) -> Answer:
 
 
 def _undecided(case: _Case) -> Answer:
-    """Nothing is known to be healthy and some health is unknown: what is published stays; else one round of probes is waited for."""
+    """No address is known to be healthy, some are unknown: the published ones stay; else one round of probes is awaited."""
     if case.published:
         return Answer(Mode.KEPT, {}, case.row, case.until)
     checks = [case.policy.check] if case.policy.check is not None else []

@@ -28,19 +28,19 @@ def publish(snap: Snapshot, names: Names, pruning: Pruning, out: Outbox) -> str:
         The hash that an operator approves when a zone would lose too many record sets; else empty.
     """
     out.waits += names.waits
-    zones = _suspended(snap, out.ledger, names)
+    over_limit = _over_limit(snap, out.ledger, names)
     due: dict[ZoneKey, list[RecordDiff]] = {}
     for diff in names.changes:
         hold = suspensions.suspended_document(
             snap.desired, out.ledger, diff.object, f"records of {diff.key.name}", out.now
         )
         if hold is None and diff.edited:
-            hold = _mass_hold(diff, zones)
-        _keep(diff, hold, due, out)
+            hold = _mass_hold(diff, over_limit)
+        _add(diff, hold, due, out)
     for stray in names.strays:
         action = f"delete {stray.key.name} {stray.key.type}"
         hold = prune_guard.hold(snap.desired, out.ledger, pruning, stray.object, action, out.now)
-        _keep(stray, hold if hold is not None else _mass_hold(stray, zones), due, out)
+        _add(stray, hold if hold is not None else _mass_hold(stray, over_limit), due, out)
     withdrawals: dict[str, list[Withdrawal]] = {}
     if due:
         links = Links(snap)
@@ -51,7 +51,7 @@ def publish(snap: Snapshot, names: Names, pruning: Pruning, out: Outbox) -> str:
             )
             wanted = frozenset(names.own.get(zone_key, ()))
             arranged = order.arrange(
-                diffs, wanted, out.ledger.names, lambda diff: write_order.patience_of(policies.get(diff.object), diff)
+                diffs, wanted, out.ledger.names, lambda diff: write_order.pointer_ttl(policies.get(diff.object), diff)
             )
             alone, listed = steps.split(arranged.groups)
             for group in alone:
@@ -64,10 +64,10 @@ def publish(snap: Snapshot, names: Names, pruning: Pruning, out: Outbox) -> str:
     out.ledger = _remember(out.ledger, names.rows, withdrawals)
     if snap.desired.record_lists or names.strays:
         out.holds, out.waits = steps.merged(out.holds, out.waits)
-    return next((zones[zone_key].hash for zone_key in sorted(zones)), "")
+    return next((over_limit[zone_key].hash for zone_key in sorted(over_limit)), "")
 
 
-def _keep(diff: RecordDiff, hold: Hold | None, due: dict[ZoneKey, list[RecordDiff]], out: Outbox) -> None:
+def _add(diff: RecordDiff, hold: Hold | None, due: dict[ZoneKey, list[RecordDiff]], out: Outbox) -> None:
     if hold is not None:
         out.holds.append(hold)
     else:
@@ -87,14 +87,14 @@ def _remember(ledger: Ledger, rows: Mapping[str, NameRow], withdrawals: Mapping[
 # --- the guard of one zone --------------------------------------------------------------------------------------------
 
 
-def _suspended(snap: Snapshot, ledger: Ledger, names: Names) -> dict[ZoneKey, Pruning]:
+def _over_limit(snap: Snapshot, ledger: Ledger, names: Names) -> dict[ZoneKey, Pruning]:
     """Zones that would lose more than the guard allows without approval: share, number of record sets, and names that end."""
     going: dict[ZoneKey, list[RecordDiff]] = {}
     # Strays that are not pruned must not hold back the rest.
     strays = names.strays if snap.desired.prune else ()
     for diff in (*strays, *(change for change in names.changes if change.edited)):
         going.setdefault((diff.provider, diff.zone), []).append(diff)
-    suspended: dict[ZoneKey, Pruning] = {}
+    over_limit: dict[ZoneKey, Pruning] = {}
     limit = snap.desired.guard.mass_change
     for zone_key, diffs in going.items():
         count, owned = len(diffs), _owned(snap.sight.zones[zone_key], snap.desired.instance.id)
@@ -111,8 +111,8 @@ def _suspended(snap: Snapshot, ledger: Ledger, names: Names) -> dict[ZoneKey, Pr
             names_lost = "1 name would lose its" if ending == 1 else f"{ending} names would lose their"
             why = f"and {names_lost} last record set, more than {limit.names}"
         mass = f"{count} of {owned} owned record sets ({share} %) of zone {zone_key[1]} would be deleted, {why}"
-        suspended[zone_key] = Pruning(digest, mass, snap.observed.source_read_at)
-    return suspended
+        over_limit[zone_key] = Pruning(digest, mass, snap.observed.source_read_at)
+    return over_limit
 
 
 def _ending(zone: ZoneFact, zone_key: ZoneKey, going: Sequence[RecordDiff], names: Names) -> int:
@@ -130,9 +130,9 @@ def _owned(zone: ZoneFact, instance: str) -> int:
     return sum(1 for key, mark in zone.owners.items() if mark.startswith(prefix) and key in zone.records)
 
 
-def _mass_hold(diff: RecordDiff, zones: Mapping[ZoneKey, Pruning]) -> Hold | None:
+def _mass_hold(diff: RecordDiff, over_limit: Mapping[ZoneKey, Pruning]) -> Hold | None:
     """The hold of a deletion in a zone that needs approval."""
-    pruning = zones.get((diff.provider, diff.zone))
+    pruning = over_limit.get((diff.provider, diff.zone))
     if pruning is None:
         return None
     next_step = f"reconcile apply --approve {pruning.hash}"

@@ -1,8 +1,7 @@
 """Compares RecordLists with their zones: a list of 100,000 record sets as a whole, and only a difference becomes an object.
 
 The tuples of a list equal those of a look, so comparing two dictionaries shows that a list is converged, which nearly always
-holds. `dns/compare` calls it; `dns/policies` and `dns/plain_records`
-have the same rules for single names.
+holds. `dns/compare` calls it. The rules are those of `dns/plain_records`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

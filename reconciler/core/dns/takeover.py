@@ -2,7 +2,7 @@
 
 A name that moves from one document to another (a list becomes a policy, a policy gets another name) must not vanish on the way:
 its record set gets another owner mark and is not deleted and created again. Only record sets that answer for addresses are taken
-over, because the new document answers the same question. `dns/policies` and `dns/record_lists` call it.
+over, because the new document answers the same question. `dns/policies`, `dns/plain_records` and `dns/record_lists` call it.
 """
 
 from collections.abc import Container, Iterable, Mapping
@@ -20,9 +20,9 @@ _POLICY = "dnspolicy/"
 
 
 class TakeOvers:
-    """Takes over owned record sets that are free: no manifest wants them.
+    """Owned record sets that are free because no manifest wants them, and what is taken over of them.
 
-    `taken` is filled with what policies, records and lists take over, so that it is not pruned.
+    `taken` is filled with the record sets that policies, records and lists take over, so that they are not pruned.
     """
 
     def __init__(

@@ -67,7 +67,7 @@ def _shared(
     fact: PoolFact | None,
     member: MemberFact | None,
 ) -> dict[str, Any]:
-    """The keys that all rows have. `weight` is None for an endpoint that is not in the pool, and while the pool is not `readable`."""
+    """The keys that all rows have. `weight` is None while the endpoint is not in the pool or the pool is not `readable`."""
     panic = snap.observed.ledger.panics.get(f"{balancer.provider}/{balancer.pool}")
     return {
         "key": overrides.endpoint_key(balancer.provider, balancer.pool, endpoint),

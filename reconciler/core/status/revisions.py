@@ -145,7 +145,7 @@ def _wall(at: Instant | None) -> int | None:
 
 
 def _due(workload: Workload, row: Revision) -> int | None:
-    """When a revision may take over, or might when it did (wall-clock ns). None where it waits for no time, like the first revision."""
+    """When a revision may take over, or might when it did (wall-clock ns). None without such a time, as for the first one."""
     if workload.strategy not in STAGED:
         return None
     due = row.at or row.created.wall + row.delay
