@@ -12,7 +12,7 @@ from providers.actions import SetWeight
 from reconciler.core import changes, differences, disruptions, gates, in_rotation, orphans
 from reconciler.core.actions.outbox import Outbox
 from reconciler.core.decision import Decision
-from reconciler.core.dns import policies, publish
+from reconciler.core.dns import compare, publish
 from reconciler.core.healing import mass_failure, restart_history, restart_requests
 from reconciler.core.healing.restart_counters import RestartCounters
 from reconciler.core.health import belief
@@ -85,7 +85,7 @@ def _pass(desired: Desired, observed: Observed, now: Now, before: Ledger, last: 
     counts = availability.count_all(snap, ledger)
     weights = pools.weigh(snap, ledger, outbreaks.suspect, outbreaks.sound)
     ledger = pools.remember(snap, ledger, weights)
-    names = policies.name_all(snap, ledger, weights)
+    names = compare.compare(snap, ledger, weights)
     counts = in_rotation.count(snap, counts, weights, names)
 
     # Differences as candidates, and the gates that let them pass or hold them.

@@ -11,7 +11,7 @@ from providers.facts import ContainerFact, ContainerState, ProbeValue
 from reconciler.core import differences
 from reconciler.core.actions import steps
 from reconciler.core.actions.outbox import Outbox
-from reconciler.core.dns.policies import Names
+from reconciler.core.dns.names import Names
 from reconciler.core.exits import grants, inflight_requests, sequence
 from reconciler.core.exits.grants import Drain
 from reconciler.core.exits.sequence import Exit, Progress

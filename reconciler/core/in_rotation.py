@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 
 from manifests.values.desired import Desired
 from manifests.values.rollouts import Strategy
-from reconciler.core.dns.policies import Names
+from reconciler.core.dns.names import Names
 from reconciler.core.replicas import availability
 from reconciler.core.replicas.availability import Availability
 from reconciler.core.replicas.snapshot import Snapshot

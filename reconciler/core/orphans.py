@@ -1,6 +1,6 @@
 """Orphans: objects that this instance owns and no manifest names, the candidates of pruning. Called by `decide` only."""
 
-from reconciler.core.dns.policies import Names
+from reconciler.core.dns.names import Names
 from reconciler.core.replicas.snapshot import Snapshot
 from reconciler.core.traffic.weights import Weights
 

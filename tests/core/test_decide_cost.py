@@ -26,7 +26,7 @@ from providers.facts import (
     ZoneFact,
 )
 from reconciler.core.decide import decide
-from reconciler.core.dns.tree import managed, managing
+from reconciler.core.dns.tree import manages, possible_hosts
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.observed import Observed
 
@@ -129,4 +129,4 @@ def test_four_times_as_many_objects_cost_about_four_times_as_much(case: Case) ->
 def test_the_hosts_that_may_have_a_name_are_found_from_the_name(host: str, below: str) -> None:
     policy = replace(world(1)[0].policies[0], host=host)
     name = below + host.removeprefix("*.") if below else host
-    assert host in managing(name) or not managed(policy, name)
+    assert host in possible_hosts(name) or not manages(policy, name)

@@ -1,7 +1,7 @@
 """Fits wanted record sets to what their DNS provider supports, before they are compared with the zone.
 
 Every difference is then in the provider's own units, so a second plan is empty. The nearest supported record set replaces an
-unsupported one, with a note for the operator. `dns/policies` calls it for each policy and record. It is pure and idempotent.
+unsupported one, with a note for the operator. `dns/policies` and `dns/plain_records` call it. It is pure and idempotent.
 
 A name keeps its answer: weights become equal shares, places become the default place, an alias becomes a CNAME or the addresses
 behind it. Only a record set without any equivalent is left out.
@@ -64,13 +64,13 @@ def adapt(
     """
     if all(_fits(key, record, can) for key, record in wanted.items()):
         return Adapted(dict(sorted(wanted.items())), ())
-    work = _Work(zone, can, tuple(geo_order), known or {}, dict(sorted(wanted.items())))
-    work.types()
-    work.aliases()
-    work.places()
-    work.weights()
-    work.ttls()
-    return Adapted(dict(sorted(work.sets.items())), tuple(sorted(set(work.notes))))
+    fitting = _Fitting(zone, can, tuple(geo_order), known or {}, dict(sorted(wanted.items())))
+    fitting.types()
+    fitting.aliases()
+    fitting.places()
+    fitting.weights()
+    fitting.ttls()
+    return Adapted(dict(sorted(fitting.sets.items())), tuple(sorted(set(fitting.notes))))
 
 
 def _fits(key: RecordKey, record: RecordSet, can: DNSCapabilities) -> bool:
@@ -80,7 +80,7 @@ def _fits(key: RecordKey, record: RecordSet, can: DNSCapabilities) -> bool:
     return can.ttl_min <= record.ttl <= can.ttl_max
 
 
-class _Work:
+class _Fitting:
     """The record sets of a zone while they are fitted, one lack after the other."""
 
     def __init__(
@@ -120,32 +120,23 @@ class _Work:
             if not record.alias or self._can_alias(record.values):
                 continue
             target = record.values[0] if record.values else ""
+            lack = f"the provider cannot hold an alias of {target}"
             self.drop(key)
             if self._cname_may_stand(key.name, target):
                 self.put(
                     RecordKey(key.name, "CNAME", key.set_id), record._replace(ttl=self._ttl_of(target), alias=False)
                 )
-                self._note(key, Lack.ALIAS, f"the provider cannot hold an alias of {target}: published as a CNAME")
+                self._note(key, Lack.ALIAS, f"{lack}: published as a CNAME")
                 continue
             answer = self._addresses(target, key.type)
             if answer and answer[0]:
                 values, ttl = answer
                 self.put(key, record._replace(ttl=ttl, values=values, alias=False))
-                self._note(
-                    key, Lack.ALIAS, f"the provider cannot hold an alias of {target}: published as its addresses"
-                )
+                self._note(key, Lack.ALIAS, f"{lack}: published as its addresses")
             elif answer:
-                self._note(
-                    key,
-                    Lack.ALIAS,
-                    f"the provider cannot hold an alias of {target}, which has no {key.type} address: left out",
-                )
+                self._note(key, Lack.ALIAS, f"{lack}, which has no {key.type} address: left out")
             else:
-                self._note(
-                    key,
-                    Lack.ALIAS,
-                    f"the provider cannot hold an alias of {target}, whose addresses are unknown: left out",
-                )
+                self._note(key, Lack.ALIAS, f"{lack}, whose addresses are unknown: left out")
 
     def places(self) -> None:
         """Keep members for places that the provider supports; without any, one member stands for all places."""
@@ -184,11 +175,13 @@ class _Work:
                 values = sorted({value for record in serving.values() for value in record.values})
                 ttl = min(record.ttl for record in serving.values())
                 self.put(RecordKey(name, kind), RecordSet(ttl, tuple(values)))
-                self._lost(members, serving, "every member gets an equal share")
-            elif not self._flattened(name, members, serving):
+                self._note_weights(members, serving, "every member gets an equal share")
+            elif not self._publish_addresses(name, members, serving):
                 best = min(serving, key=lambda key: (-(serving[key].weight or 0), key.set_id))
                 self.put(RecordKey(name, kind), serving[best]._replace(weight=None))
-                self._lost(members, {best: serving[best]}, "only the member with the largest weight is published")
+                self._note_weights(
+                    members, {best: serving[best]}, "only the member with the largest weight is published"
+                )
 
     def ttls(self) -> None:
         """Bring TTLs into the provider's range; an alias has none."""
@@ -206,7 +199,8 @@ class _Work:
     def _note(self, key: RecordKey, lack: Lack, message: str) -> None:
         self.notes.append(Note(key, lack, message))
 
-    def _lost(self, members: Iterable[RecordKey], kept: Iterable[RecordKey], effect: str) -> None:
+    def _note_weights(self, members: Iterable[RecordKey], kept: Iterable[RecordKey], effect: str) -> None:
+        """Add a note to each member: the effect on a kept one; the others are not published."""
         published = set(kept)
         for key in members:
             result = effect if key in published else f"member {key.set_id} is not published"
@@ -259,10 +253,10 @@ class _Work:
                     key, Lack.WEIGHT_RANGE, f"weight {scaled} instead of {weight}: the provider allows {least}-{most}"
                 )
 
-    def _flattened(
+    def _publish_addresses(
         self, name: str, members: Mapping[RecordKey, RecordSet], serving: Mapping[RecordKey, RecordSet]
     ) -> bool:
-        """Publish the addresses behind weighted names at their own name, if each has some."""
+        """Publish the addresses behind weighted names at the name itself, if each has some."""
         if self.at.get(name):
             return False
         by_kind: dict[str, tuple[set[str], int]] = {}
@@ -276,7 +270,7 @@ class _Work:
                     by_kind[kind] = (values | set(answer[0]), min(ttl, record.ttl, answer[1]))
         for kind, (values, ttl) in by_kind.items():
             self.put(RecordKey(name, kind), RecordSet(ttl, tuple(sorted(values))))
-        self._lost(members, serving, "the addresses behind the names get an equal share")
+        self._note_weights(members, serving, "the addresses behind the names get an equal share")
         return True
 
     def _ttl_of(self, target: str) -> int:

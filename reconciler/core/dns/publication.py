@@ -61,7 +61,7 @@ def choose(
     target_addresses: Collection[TargetAddress],
     published: frozenset[str],
     row: NameRow,
-    blind: bool,
+    nodes_unreadable: bool,
     now: Now,
 ) -> Answer:
     """Choose the target addresses to publish.
@@ -71,7 +71,7 @@ def choose(
         target_addresses: all of them, with their health.
         published: addresses and host names that the zone has for this policy.
         row: what is remembered of this policy.
-        blind: a node cannot be read, so endpoints may be missing from `target_addresses`.
+        nodes_unreadable: a node cannot be read, so endpoints may be missing from `target_addresses`.
         now: this instant.
     """
     until = min([target_address.until for target_address in target_addresses], default=FOREVER)
@@ -80,11 +80,11 @@ def choose(
         if policy.fallback
         else target_addresses
     )
-    blind = blind and any(target.publish is Publish.ENDPOINTS for target in policy.targets)
+    nodes_unreadable = nodes_unreadable and any(target.publish is Publish.ENDPOINTS for target in policy.targets)
     case = _Case(policy, tuple(target_addresses), tuple(regular), published, row, until, now)
     if any(target_address.value is _PASS for target_address in regular):
         return _healthy(case)
-    if blind or any(target_address.value is _UNKNOWN for target_address in regular):
+    if nodes_unreadable or any(target_address.value is _UNKNOWN for target_address in regular):
         return _undecided(case)
     return _all_unhealthy(case)
 
@@ -130,7 +130,7 @@ def _healthy(case: _Case) -> Answer:
 
 
 def _undecided(case: _Case) -> Answer:
-    """Nothing is known to be healthy and some health is unknown: what is published stays; else one round of probes is waited for."""
+    """No address is known to be healthy, some are unknown: the published ones stay; else one round of probes is awaited."""
     if case.published:
         return Answer(Mode.KEPT, {}, case.row, case.until)
     checks = [case.policy.check] if case.policy.check is not None else []
@@ -194,7 +194,7 @@ def _by_target(target_addresses: Iterable[TargetAddress]) -> dict[str, frozenset
 # --- what clients reach ------------------------------------------------------------------------------------------------
 
 
-def reached(host: str, current: Sets) -> frozenset[str]:
+def reachable(host: str, current: Sets) -> frozenset[str]:
     """The addresses and outside names that clients of the host can get."""
     at: dict[str, list[tuple[RecordKey, RecordSet]]] = {}
     for key, record in current.items():
@@ -217,7 +217,7 @@ def reached(host: str, current: Sets) -> frozenset[str]:
     return frozenset(ends)
 
 
-def unseen(
+def without_endpoint(
     policy: DNSPolicy, target_addresses: tuple[TargetAddress, ...], published: frozenset[str]
 ) -> list[TargetAddress]:
     """Published addresses without a known endpoint while a node cannot be read: they may be alive, so their health is unknown."""

@@ -1,18 +1,20 @@
 """Compares RecordLists with their zones: a list of 100,000 record sets as a whole, and only a difference becomes an object.
 
 The tuples of a list equal those of a look, so comparing two dictionaries shows that a list is converged, which nearly always
-holds. `dns/policies` calls it and has the same rules for single names.
+holds. `dns/compare` calls it. The rules are those of `dns/plain_records`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, cast
 
 from manifests.values.desired import Desired
 from manifests.values.dns import RecordList, SetKey, SetValue
 from providers.capabilities import DNSCapabilities
 from providers.facts import RecordKey, RecordSet, ZoneFact
-from reconciler.core.dns.records import RecordDiff, owner_mark, owner_of, protected, why
-from reconciler.core.dns.takeover import Claims
+from reconciler.core.dns import records
+from reconciler.core.dns.names import Names
+from reconciler.core.dns.records import RecordDiff, ZoneIndex, ZoneKey
+from reconciler.core.dns.takeover import TakeOvers
 from reconciler.core.model.reasons import Hold, Reason, Rule
 
 PREFIX = "recordlist/"
@@ -21,64 +23,49 @@ PREFIX = "recordlist/"
 SHOWN = 5
 """Number of names that a message about many of them lists."""
 
-Place = tuple[str, str]
-"""Provider and zone."""
-
-ByMark = Mapping[str, Sequence[RecordKey]]
-"""The existing record sets of a zone by their owner mark."""
-
-
-class Out(Protocol):
-    """Where differences of names go (see `policies.Names`)."""
-
-    changes: list[RecordDiff]
-    strays: list[RecordDiff]
-    holds: list[Hold]
-    own: dict[Place, set[str]]
-    taken: dict[Place, set[RecordKey]]
-
 
 class _Zone(NamedTuple):
-    """One zone with its record sets by owner mark, and the lists published in it."""
+    """One zone, and the lists published in it."""
 
-    place: Place
-    fact: ZoneFact
-    marked: ByMark
+    key: ZoneKey
+    zone_index: ZoneIndex
     lists: Sequence[RecordList]
+
+    @property
+    def fact(self) -> ZoneFact:
+        """The zone as it was read."""
+        return self.zone_index.zone
 
 
 def is_list(mark: str) -> bool:
     """Whether an owner mark names a list."""
-    return owner_of(mark)[1].startswith(PREFIX)
+    return records.owner_of(mark)[1].startswith(PREFIX)
 
 
-def yields(owner: str, mark: str) -> bool:
+def may_take_over(owner: str, mark: str) -> bool:
     """Whether a record set of this owner may get `mark`: it has that mark, or the mark of a list of the same instance."""
-    return owner == mark or owner.startswith(f"{owner_of(mark)[0]}/{PREFIX}")
+    return owner == mark or owner.startswith(f"{records.owner_of(mark)[0]}/{PREFIX}")
 
 
-def compare(
-    desired: Desired, zones: Mapping[Place, ZoneFact], marked: Mapping[Place, ByMark], claims: Claims, out: Out
-) -> None:
+def compare(desired: Desired, indexes: Mapping[ZoneKey, ZoneIndex], takeovers: TakeOvers, out: Names) -> None:
     """Collect the differences between all lists and their zones; an unknown zone has none.
 
     Args:
-        zones: the known zones.
-        marked: their record sets by owner mark.
-        claims: which owned record sets no manifest wants.
+        indexes: the known zones.
+        takeovers: finds owned record sets that no manifest wants.
         out: already has the strays of policies and records; a record set that a list takes over is removed from them.
     """
-    by_place: dict[Place, list[RecordList]] = {}
+    by_zone: dict[ZoneKey, list[RecordList]] = {}
     for record_list in sorted(desired.record_lists, key=lambda record_list: record_list.key):
-        by_place.setdefault((record_list.provider, record_list.zone), []).append(record_list)
-    if by_place:
+        by_zone.setdefault((record_list.provider, record_list.zone), []).append(record_list)
+    if by_zone:
         out.strays[:] = [
-            stray for stray in out.strays if not _listed(stray, by_place.get((stray.provider, stray.zone), ()))
+            stray for stray in out.strays if not _listed(stray, by_zone.get((stray.provider, stray.zone), ()))
         ]
-    for place, fact in sorted(zones.items(), key=lambda item: item[0]):
-        zone = _Zone(place, fact, marked[place], by_place.get(place, []))
+    for zone_key, index in sorted(indexes.items(), key=lambda item: item[0]):
+        zone = _Zone(zone_key, index, by_zone.get(zone_key, []))
         for record_list in zone.lists:
-            _changes(desired, record_list, zone, claims, out)
+            _changes(desired, record_list, zone, takeovers, out)
         _gone(desired, zone, out)
     out.strays[:] = [stray for stray in out.strays if stray.key not in out.taken.get((stray.provider, stray.zone), ())]
 
@@ -101,9 +88,9 @@ def fitted(record_list: RecordList, can: DNSCapabilities) -> tuple[Mapping[SetKe
     return sets, [key for key in record_list.sets if key not in sets]
 
 
-def _changes(desired: Desired, record_list: RecordList, zone: _Zone, claims: Claims, out: Out) -> None:
+def _changes(desired: Desired, record_list: RecordList, zone: _Zone, takeovers: TakeOvers, out: Names) -> None:
     """Collect the differences between one list and its zone."""
-    mark = owner_mark(desired.instance.id, record_list.key)
+    mark = records.owner_mark(desired.instance.id, record_list.key)
     sets, lacking = fitted(record_list, zone.fact.capabilities)
     if lacking:
         kinds = ", ".join(sorted({kind for _, kind, _ in lacking}))
@@ -112,15 +99,15 @@ def _changes(desired: Desired, record_list: RecordList, zone: _Zone, claims: Cla
         out.holds.append(
             Hold(record_list.key, f"publish {_count(lacking)}", Rule.CANNOT_PUBLISH, message, next_step=next_step)
         )
-    records = cast("Mapping[SetKey, SetValue]", zone.fact.records)
-    if sets.items() <= records.items() and sets.keys() == set(zone.marked.get(mark, ())):
+    existing = cast("Mapping[SetKey, SetValue]", zone.fact.records)
+    if sets.items() <= existing.items() and sets.keys() == set(zone.zone_index.by_mark.get(mark, ())):
         return
-    out.own.setdefault(zone.place, set()).update(name for name, _, _ in sets)
+    out.own.setdefault(zone.key, set()).update(name for name, _, _ in sets)
     prefix, owners = f"{desired.instance.id}/", cast("Mapping[SetKey, str]", zone.fact.owners)
     foreign: list[SetKey] = []
     differing: dict[SetKey, tuple[SetValue | None, SetValue]] = {}
     for key, wanted in sets.items():
-        before, owner = records.get(key), owners.get(key, "")
+        before, owner = existing.get(key), owners.get(key, "")
         if before == wanted and owner == mark:
             continue
         if before is not None and not owner.startswith(prefix):
@@ -133,11 +120,11 @@ def _changes(desired: Desired, record_list: RecordList, zone: _Zone, claims: Cla
         if key in blocked:
             continue
         old, new = None if before is None else RecordSet(*before), RecordSet(*wanted)
-        reason = Reason.CHANGED if old == new else why(old, new)
-        out.changes.append(RecordDiff(record_list.key, *zone.place, RecordKey(*key), old, new, reason))
-        for rival in claims.rivals(zone.place, RecordKey(*key), mark) if old is None else ():
+        reason = Reason.CHANGED if old == new else records.reason_of(old, new)
+        out.changes.append(RecordDiff(record_list.key, *zone.key, RecordKey(*key), old, new, reason))
+        for rival in takeovers.of_list(zone.key, RecordKey(*key), mark) if old is None else ():
             out.changes.append(
-                RecordDiff(record_list.key, *zone.place, rival, zone.fact.records[rival], None, Reason.CHANGED)
+                RecordDiff(record_list.key, *zone.key, rival, zone.fact.records[rival], None, Reason.CHANGED)
             )
     if foreign:
         carry = "carries" if len(foreign) == 1 else "carry"
@@ -162,18 +149,18 @@ def _beside(new: Sequence[SetKey], zone: ZoneFact, prefix: str) -> set[SetKey]:
     return blocked
 
 
-def _gone(desired: Desired, zone: _Zone, out: Out) -> None:
+def _gone(desired: Desired, zone: _Zone, out: Names) -> None:
     """Collect record sets with the mark of a list that no list of the zone has. A set may have moved to another list."""
     prefix = f"{desired.instance.id}/{PREFIX}"
     present = {record_list.key for record_list in zone.lists}
     taken: set[SetKey] = {
-        (record.host, record.type, "") for record in desired.records if (record.provider, record.zone) == zone.place
+        (record.host, record.type, "") for record in desired.records if (record.provider, record.zone) == zone.key
     }
-    taken |= out.taken.get(zone.place, set())
-    for mark, keys in sorted(zone.marked.items()):
+    taken |= out.taken.get(zone.key, set())
+    for mark, keys in sorted(zone.zone_index.by_mark.items()):
         if not mark.startswith(prefix):
             continue
-        owner = owner_of(mark)[1]
+        owner = records.owner_of(mark)[1]
         left: set[SetKey] = set(keys)
         left -= taken
         for record_list in zone.lists:
@@ -181,27 +168,27 @@ def _gone(desired: Desired, zone: _Zone, out: Out) -> None:
         going = out.changes if owner in present else out.strays
         for key in sorted(left):
             before = RecordKey(*key)
-            if protected(before, zone.place[1]):
+            if records.protected(before, zone.key[1]):
                 continue
-            going.append(RecordDiff(owner, *zone.place, before, zone.fact.records[before], None, Reason.PRUNED, True))
+            going.append(RecordDiff(owner, *zone.key, before, zone.fact.records[before], None, Reason.PRUNED, True))
 
 
 def _count(keys: Sequence[SetKey]) -> str:
     return f"{len(keys)} record set{'' if len(keys) == 1 else 's'}"
 
 
-def list_rows(desired: Desired, zones: Mapping[Place, ZoneFact]) -> list[dict[str, Any]]:
+def list_rows(desired: Desired, zones: Mapping[ZoneKey, ZoneFact]) -> list[dict[str, Any]]:
     """Every list for status: the number of its record sets, and how many of them are published under its mark (None: unknown)."""
     rows = []
     for record_list in desired.record_lists:
         zone = zones.get((record_list.provider, record_list.zone))
         count = None
         if zone is not None:
-            mark = owner_mark(desired.instance.id, record_list.key)
+            mark = records.owner_mark(desired.instance.id, record_list.key)
             sets = fitted(record_list, zone.capabilities)[0]
-            records = cast("Mapping[SetKey, SetValue]", zone.records)
+            existing = cast("Mapping[SetKey, SetValue]", zone.records)
             owners = cast("Mapping[SetKey, str]", zone.owners)
-            count = sum(1 for key, value in sets.items() if records.get(key) == value and owners.get(key) == mark)
+            count = sum(1 for key, value in sets.items() if existing.get(key) == value and owners.get(key) == mark)
         row = {"key": record_list.key, "zone": record_list.zone, "wanted": len(record_list.sets), "published": count}
         rows.append(row)
     return rows

@@ -14,6 +14,9 @@ ADDRESS_TYPES = ("A", "AAAA")
 
 Sets = dict[RecordKey, RecordSet]
 
+ZoneKey = tuple[str, str]
+"""Provider and zone."""
+
 
 class RecordDiff(NamedTuple):
     """One record set that should be `after` (None = absent) instead of `before` (None = absent).
@@ -33,14 +36,24 @@ class RecordDiff(NamedTuple):
     note: str = ""
 
 
-class ByName:
-    """The record sets of a zone by name. The index is built at the first call, because most decisions need none."""
+class ZoneIndex:
+    """The record sets of a zone by name and by owner mark. Each index is built when it is first read."""
 
     def __init__(self, zone: ZoneFact) -> None:
         self.zone = zone
 
     @cached_property
-    def _keys(self) -> dict[str, list[RecordKey]]:
+    def by_mark(self) -> Mapping[str, Sequence[RecordKey]]:
+        """The existing record sets by their owner mark."""
+        keys: dict[str, list[RecordKey]] = {}
+        existing = self.zone.records
+        for key, mark in self.zone.owners.items():
+            if key in existing:
+                keys.setdefault(mark, []).append(key)
+        return keys
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[RecordKey]]:
         keys: dict[str, list[RecordKey]] = {}
         for key in self.zone.records:
             keys.setdefault(key.name, []).append(key)
@@ -48,7 +61,7 @@ class ByName:
 
     def at(self, name: str) -> Sequence[RecordKey]:
         """All record sets of one name."""
-        return self._keys.get(name, ())
+        return self._by_name.get(name, ())
 
 
 def record_type(address: str) -> str:
@@ -81,7 +94,7 @@ def points_at(key: RecordKey, record: RecordSet) -> tuple[str, ...]:
     return record.values if key.type == "CNAME" or record.alias else ()
 
 
-def addresses(sets: Mapping[RecordKey, RecordSet]) -> dict[str, int]:
+def ttl_by_address(sets: Mapping[RecordKey, RecordSet]) -> dict[str, int]:
     """Address -> the longest TTL (s) of the sets that have it."""
     ttls: dict[str, int] = {}
     for key, record in sets.items():
@@ -91,7 +104,7 @@ def addresses(sets: Mapping[RecordKey, RecordSet]) -> dict[str, int]:
     return ttls
 
 
-def why(before: RecordSet | None, after: RecordSet | None) -> Reason:
+def reason_of(before: RecordSet | None, after: RecordSet | None) -> Reason:
     """The reason of a change: new values are published, else missing values are withdrawn, else it is changed."""
     old = frozenset(before.values) if before is not None else frozenset()
     new = frozenset(after.values) if after is not None else frozenset()
@@ -103,3 +116,10 @@ def why(before: RecordSet | None, after: RecordSet | None) -> Reason:
 def protected(key: RecordKey, zone: str) -> bool:
     """Whether a set is never deleted, whatever its mark: the zone's own NS and SOA, and the challenges of ACME clients."""
     return (key.name == zone and key.type in ("SOA", "NS")) or key.name.startswith("_acme-challenge")
+
+
+def foreign_texts(foreign: Sequence[RecordKey], zone: str, mark: str, alternative: str) -> tuple[str, str]:
+    """The message and the next step of a hold for record sets of another writer."""
+    listed = ", ".join(f"{key.name} {key.type}" for key in foreign)
+    carry, them = ("carries", "that record") if len(foreign) == 1 else ("carry", "these records")
+    return f"{listed} in zone {zone} {carry} no owner mark of {mark}", f"remove {them} by hand, or {alternative}"

@@ -1,6 +1,6 @@
 """Steps that change record sets: one action for the differences at a name, and few large ones for a list of record sets.
 
-`dns/publish` calls it: `records` for a group of policies and records, `steps` for the groups of lists, and `condensed` so that
+`dns/publish` calls it: `of_name` for a group of policies and records, `of_lists` for the groups of lists, and `merged` so that
 holds and waits of a list are as few as its steps.
 """
 
@@ -10,28 +10,28 @@ from dataclasses import replace
 from manifests.values.desired import Desired
 from providers.actions import ChangeRecords, RecordChange
 from reconciler.core.actions.steps import Links, records_id
-from reconciler.core.dns.record_lists import PREFIX
-from reconciler.core.dns.records import RecordDiff, owner_mark
+from reconciler.core.dns import record_lists, records
+from reconciler.core.dns.records import RecordDiff
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.reasons import Hold, Reason, Wait
 from reconciler.core.model.step import Step
 
-MOST = 5_000
+FULL_BATCH = 5_000
 """Most record sets in one step of a list: writing and reading back must end within the deadline of a call."""
 
-FEW = 100
+SMALL_BATCH = 100
 """The same after a failed step of the list: one refused record set must not stop thousands of others."""
 
 Group = Sequence[RecordDiff]
 
 
-def records(desired: Desired, diffs: Sequence[RecordDiff], links: Links) -> Step:
+def of_name(desired: Desired, diffs: Sequence[RecordDiff], links: Links) -> Step:
     """Change the record sets of one name together."""
     first, changes, parts = diffs[0], [], []
     before = frozenset(value for diff in diffs if diff.before for value in diff.before.values)
     after = frozenset(value for diff in diffs if diff.after for value in diff.after.values)
     for diff in diffs:
-        owner = owner_mark(desired.instance.id, diff.object)
+        owner = records.owner_mark(desired.instance.id, diff.object)
         changes.append(RecordChange(diff.key, diff.before, diff.after, owner))
     if after - before:
         parts.append(f"in: {', '.join(sorted(after - before))}")
@@ -48,7 +48,7 @@ def records(desired: Desired, diffs: Sequence[RecordDiff], links: Links) -> Step
     name = f"records {first.provider}/{first.zone}/{first.key.name}"
     identity = name if key is None else records_id(first.provider, first.zone, key)
     gone = all(diff.after is None for diff in diffs)
-    reason = Reason.WITHDRAWN if gone and first.reason is not Reason.PRUNED else _most(diffs)
+    reason = Reason.WITHDRAWN if gone and first.reason is not Reason.PRUNED else _main_reason(diffs)
     return Step(identity, first.object, action, reason, message, follows, journal=gone)
 
 
@@ -57,11 +57,11 @@ def split(groups: Iterable[Group]) -> tuple[list[Group], list[Group]]:
     alone: list[Group] = []
     listed: list[Group] = []
     for group in groups:
-        (listed if group[0].object.startswith(PREFIX) else alone).append(group)
+        (listed if group[0].object.startswith(record_lists.PREFIX) else alone).append(group)
     return alone, listed
 
 
-def steps(desired: Desired, groups: Iterable[Group], ledger: Ledger) -> list[Step]:
+def of_lists(desired: Desired, groups: Iterable[Group], ledger: Ledger) -> list[Step]:
     """The steps of all groups of lists in one zone. A group stays in one step; deletions come last."""
     by_list: dict[tuple[str, str, str], list[Group]] = {}
     for group in groups:
@@ -69,21 +69,25 @@ def steps(desired: Desired, groups: Iterable[Group], ledger: Ledger) -> list[Ste
     all_steps = []
     for (key, provider, zone), of_list in sorted(by_list.items()):
         name = f"records {provider}/{zone}/{key}/"
-        size = FEW if any(step.startswith(name) for step in ledger.step_failures) else MOST
+        size = SMALL_BATCH if any(step.startswith(name) for step in ledger.step_failures) else FULL_BATCH
         of_list.sort(key=_rank)
-        for number, bundle in enumerate(_bundles(of_list, size)):
-            all_steps.append(_step(desired, f"{name}{size}/{number:04d}", bundle))
+        for number, batch in enumerate(_batches(of_list, size)):
+            all_steps.append(_step(desired, f"{name}{size}/{number:04d}", batch))
     return all_steps
 
 
-def condensed(holds: Iterable[Hold], waits: Iterable[Wait]) -> tuple[list[Hold], list[Wait]]:
+def merged(holds: Iterable[Hold], waits: Iterable[Wait]) -> tuple[list[Hold], list[Wait]]:
     """Merge equal holds and equal waits of the record sets of a list: 100,000 separate holds would be unreadable."""
     alike_holds: dict[Hold, list[Hold]] = {}
     for hold in holds:
-        alike_holds.setdefault(replace(hold, action="") if hold.object.startswith(PREFIX) else hold, []).append(hold)
+        alike_holds.setdefault(
+            replace(hold, action="") if hold.object.startswith(record_lists.PREFIX) else hold, []
+        ).append(hold)
     alike_waits: dict[Wait, list[Wait]] = {}
     for wait in waits:
-        alike_waits.setdefault(replace(wait, message="") if wait.object.startswith(PREFIX) else wait, []).append(wait)
+        alike_waits.setdefault(
+            replace(wait, message="") if wait.object.startswith(record_lists.PREFIX) else wait, []
+        ).append(wait)
     merged_holds, merged_waits = [], []
     for holds_of_list in alike_holds.values():
         first = min(holds_of_list, key=lambda hold: hold.action)
@@ -96,7 +100,7 @@ def condensed(holds: Iterable[Hold], waits: Iterable[Wait]) -> tuple[list[Hold],
     return merged_holds, merged_waits
 
 
-def _most(diffs: Sequence[RecordDiff]) -> Reason:
+def _main_reason(diffs: Sequence[RecordDiff]) -> Reason:
     """The reason of several changes: a withdrawal for health comes before all others."""
     reasons = {diff.reason for diff in diffs}
     order = (Reason.WITHDRAWN, Reason.PUBLISHED, Reason.CHANGED)
@@ -110,18 +114,18 @@ def _rank(group: Group) -> tuple[int, str, str]:
     return (3 - points if gone else int(points), *group[0].key[:2])
 
 
-def _bundles(groups: Iterable[Group], size: int) -> list[list[RecordDiff]]:
-    bundles: list[list[RecordDiff]] = []
+def _batches(groups: Iterable[Group], size: int) -> list[list[RecordDiff]]:
+    batches: list[list[RecordDiff]] = []
     for group in groups:
-        if not bundles or len(bundles[-1]) + len(group) > size:
-            bundles.append([])
-        bundles[-1] += group
-    return bundles
+        if not batches or len(batches[-1]) + len(group) > size:
+            batches.append([])
+        batches[-1] += group
+    return batches
 
 
 def _step(desired: Desired, identity: str, diffs: Sequence[RecordDiff]) -> Step:
     first = diffs[0]
-    owner = owner_mark(desired.instance.id, first.object)
+    owner = records.owner_mark(desired.instance.id, first.object)
     action = ChangeRecords(
         first.provider, first.zone, tuple(RecordChange(diff.key, diff.before, diff.after, owner) for diff in diffs)
     )

@@ -35,7 +35,7 @@ def target_probes(desired: Desired, roster: Roster | None = None) -> tuple[Targe
     probes = {TargetProbe(check.address, check.check) for check in desired.checks}
     for policy in desired.policies:
         for target in policy.targets:
-            if not asked(policy, target):
+            if not is_probed(policy, target):
                 continue
             for address in _addresses(target, services.get(target.service), roster):
                 probe = probe_of(policy, target, address, checks)
@@ -44,14 +44,14 @@ def target_probes(desired: Desired, roster: Roster | None = None) -> tuple[Targe
     return tuple(sorted(probes, key=_order))
 
 
-def asked(policy: DNSPolicy, target: Target) -> bool:
+def is_probed(policy: DNSPolicy, target: Target) -> bool:
     """Whether a target is probed: the fallback is not, because it is published only when nothing else is left."""
     return target.name != policy.fallback
 
 
 def probe_of(policy: DNSPolicy, target: Target, address: str, checks: Mapping[str, HealthCheck]) -> TargetProbe | None:
     """The probe of one target address: the HealthCheck that its target names, else the policy's check; None without either."""
-    if not asked(policy, target):
+    if not is_probed(policy, target):
         return None
     if target.check:
         named = checks.get(target.check)
@@ -72,7 +72,7 @@ def verdict(answers: Mapping[TargetProbe, ProbeFact], probe: TargetProbe, steady
     return AddressVerdict(ProbeValue.UNKNOWN, limit)
 
 
-def both(verdict: AddressVerdict, other: AddressVerdict) -> AddressVerdict:
+def combined(verdict: AddressVerdict, other: AddressVerdict) -> AddressVerdict:
     """Two verdicts on one target address: both must pass; where one is unknown, the other decides."""
     until = min(verdict.until, other.until)
     values = {verdict.value, other.value}

@@ -31,10 +31,10 @@ class TargetAddress(NamedTuple):
 
     `value` is pass, fail or unknown, until the steady instant `until`. `service` is the health by the service behind it, `probe`
     what is probed; None without one. `leaving`: nothing behind it can serve, or a planned step takes it out, so it never joins.
-    `behind` are ids of containers. `early`: the containers behind it carry no weight yet, so a passing check does not let it in.
-    `force` is the override that decides `value`, `up` or `down`; empty without one. `order` is that override when an operator
-    gave it, None when the manifest has it. `unproven`: the service is ready but its check has no verdict yet, so the address
-    stays where it is published and joins nowhere (see `proven`).
+    `behind` are ids of containers. `without_weight`: the containers behind it carry no weight yet, so a passing check does not
+    let it in. `force` is `up` or `down` when the target is forced, else empty; `override` is the operator's override that forces
+    it, None where the manifest does. `unchecked`: the service is ready but its check has no verdict yet, so the address stays
+    where it is published and joins nowhere (see `until_checked`).
     """
 
     target: str
@@ -45,10 +45,10 @@ class TargetAddress(NamedTuple):
     probe: TargetProbe | None = None
     leaving: bool = False
     behind: tuple[str, ...] = ()
-    early: bool = False
+    without_weight: bool = False
     force: str = ""
-    unproven: bool = False
-    order: Override | None = None
+    unchecked: bool = False
+    override: Override | None = None
 
 
 class TargetContext(NamedTuple):
@@ -83,42 +83,46 @@ def target_addresses_of(policy: DNSPolicy, context: TargetContext) -> tuple[Targ
     for target in policy.targets:
         target_addresses = _of_target(target, context)
         if policy.check is not None or target.check:
-            target_addresses = [_asked(policy, target, target_address, context) for target_address in target_addresses]
-        orders = context.ledger.overrides
-        order = (
-            overrides.in_force(orders, overrides.target_key(policy.key, target.name), context.now) if orders else None
-        )
-        if target.force or order is not None:
             target_addresses = [
-                _forced(target, target_address, order, context.now) for target_address in target_addresses
+                _with_verdict(policy, target, target_address, context) for target_address in target_addresses
+            ]
+        override = None
+        if context.ledger.overrides:
+            key = overrides.target_key(policy.key, target.name)
+            override = overrides.in_force(context.ledger.overrides, key, context.now)
+        if target.force or override is not None:
+            target_addresses = [
+                _with_force(target, target_address, override, context.now) for target_address in target_addresses
             ]
         of_policy += target_addresses
     return tuple(of_policy)
 
 
-def _forced(target: Target, target_address: TargetAddress, order: Override | None, now: Now) -> TargetAddress:
-    """Apply an override. `up` does not make an address healthy that leaves or is not in traffic yet."""
-    force = target.force if order is None else order.force.value
-    until = FOREVER if order is None else overrides.expires_at(order, now)
+def _with_force(target: Target, target_address: TargetAddress, override: Override | None, now: Now) -> TargetAddress:
+    """Apply the override, or the `force` of the target. `up` does not help an address that leaves or is not in traffic yet."""
+    force = target.force if override is None else override.force.value
+    until = FOREVER if override is None else overrides.expires_at(override, now)
     if force == "down":
-        return target_address._replace(value=_FAIL, until=until, leaving=True, force="down", order=order)
-    if force == "up" and not target_address.leaving and not target_address.early:
-        return target_address._replace(value=_PASS, until=until, force="up", order=order)
-    return target_address if order is None else target_address._replace(until=min(target_address.until, until))
+        return target_address._replace(value=_FAIL, until=until, leaving=True, force="down", override=override)
+    if force == "up" and not target_address.leaving and not target_address.without_weight:
+        return target_address._replace(value=_PASS, until=until, force="up", override=override)
+    return target_address if override is None else target_address._replace(until=min(target_address.until, until))
 
 
-def _asked(policy: DNSPolicy, target: Target, target_address: TargetAddress, context: TargetContext) -> TargetAddress:
+def _with_verdict(
+    policy: DNSPolicy, target: Target, target_address: TargetAddress, context: TargetContext
+) -> TargetAddress:
     """Apply the verdict of the check, if the target address has one."""
     probe = target_health.probe_of(policy, target, target_address.address, context.checks)
     if probe is None:
         return target_address
     answer = target_health.verdict(context.answers, probe, context.now.steady)
-    unproven = target_address.service is not None and answer.value is _UNKNOWN and _pending(context.answers.get(probe))
+    unchecked = target_address.service is not None and answer.value is _UNKNOWN and _pending(context.answers.get(probe))
     if target_address.service is not None:
-        answer = target_health.both(answer, AddressVerdict(target_address.service, FOREVER))
-    if target_address.early and answer.value is _PASS:
+        answer = target_health.combined(answer, AddressVerdict(target_address.service, FOREVER))
+    if target_address.without_weight and answer.value is _PASS:
         answer = answer._replace(value=_UNKNOWN)
-    return target_address._replace(value=answer.value, until=answer.until, probe=probe, unproven=unproven)
+    return target_address._replace(value=answer.value, until=answer.until, probe=probe, unchecked=unchecked)
 
 
 def _pending(fact: ProbeFact | None) -> bool:
@@ -127,10 +131,10 @@ def _pending(fact: ProbeFact | None) -> bool:
     return fact is None or fact.last in (_PASS, _FAIL)
 
 
-def proven(target_address: TargetAddress, published: Container[str]) -> TargetAddress:
+def until_checked(target_address: TargetAddress, published: Container[str]) -> TargetAddress:
     """Make an unpublished address unknown until the first success of its check; a published one keeps its health."""
     waits = (
-        target_address.unproven
+        target_address.unchecked
         and not target_address.force
         and target_address.value is _PASS
         and target_address.address not in published
@@ -151,9 +155,12 @@ def _of_target(target: Target, context: TargetContext) -> list[TargetAddress]:
     if publish is _ENDPOINTS:
         return endpoints
     value = _best(endpoint for endpoint in endpoints if not endpoint.leaving)
-    early = value is _UNKNOWN and any(endpoint.early for endpoint in endpoints)
+    without_weight = value is _UNKNOWN and any(endpoint.without_weight for endpoint in endpoints)
     addresses = sorted({address for balancer in service.balancers for address in balancer.addresses})
-    return [TargetAddress(target.name, address, value, service=value, early=early) for address in addresses]
+    return [
+        TargetAddress(target.name, address, value, service=value, without_weight=without_weight)
+        for address in addresses
+    ]
 
 
 def _endpoints(target: Target, service: Service, context: TargetContext) -> list[TargetAddress]:
@@ -164,13 +171,17 @@ def _endpoints(target: Target, service: Service, context: TargetContext) -> list
     for endpoint, belief in context.weights.endpoints[service.key]:
         fact, value = belief.fact, belief.ready
         name, share = fact.id, context.roster.share(fact)
-        early = share is None or (value is _PASS and pooled and service.key in context.weights.shown(name).lacking)
-        if early or (value is _FAIL and name in suspect):
+        without_weight = share is None or (
+            value is _PASS and pooled and service.key in context.weights.shown(name).lacking
+        )
+        if without_weight or (value is _FAIL and name in suspect):
             value = _UNKNOWN
         out = share == 0 or name in grants or fact.state is not _RUNNING
         if out:
-            value, early = _FAIL, False
-        target_address = TargetAddress(target.name, endpoint.address, value, FOREVER, value, None, out, (name,), early)
+            value, without_weight = _FAIL, False
+        target_address = TargetAddress(
+            target.name, endpoint.address, value, FOREVER, value, None, out, (name,), without_weight
+        )
         by_address.setdefault(endpoint.address, []).append(target_address)
     return [shared[0] if len(shared) == 1 else _merged(shared) for _, shared in sorted(by_address.items())]
 
@@ -179,9 +190,9 @@ def _merged(shared: list[TargetAddress]) -> TargetAddress:
     """Merge the target addresses of several endpoints with the same address."""
     value = _best(shared)
     leaving = all(target_address.leaving for target_address in shared)
-    early = value is _UNKNOWN and any(target_address.early for target_address in shared)
+    without_weight = value is _UNKNOWN and any(target_address.without_weight for target_address in shared)
     behind = tuple(name for target_address in shared for name in target_address.behind)
-    return shared[0]._replace(value=value, service=value, leaving=leaving, behind=behind, early=early)
+    return shared[0]._replace(value=value, service=value, leaving=leaving, behind=behind, without_weight=without_weight)
 
 
 def _best(target_addresses: Iterable[TargetAddress]) -> ProbeValue:

@@ -23,7 +23,7 @@ _CNAME = "CNAME"
 _SIMPLE = Routing.SIMPLE
 
 
-def tree(policy: DNSPolicy, target_addresses: TargetAddresses) -> dict[RecordKey, RecordSet]:
+def build(policy: DNSPolicy, target_addresses: TargetAddresses) -> dict[RecordKey, RecordSet]:
     """The wanted record sets of one policy; none without target addresses."""
     alive = [target for target in policy.targets if target_addresses.get(target.name)]
     if not alive:
@@ -133,7 +133,7 @@ def names_of(policy: DNSPolicy) -> frozenset[str]:
     return frozenset({host, balancer_name(host), *below})
 
 
-def managed(policy: DNSPolicy, name: str) -> bool:
+def manages(policy: DNSPolicy, name: str) -> bool:
     """Whether a name belongs to a policy: its host, and every name of its tree."""
     if name == policy.host:
         return True
@@ -141,8 +141,8 @@ def managed(policy: DNSPolicy, name: str) -> bool:
     return name == balancer or name.endswith("." + balancer)
 
 
-def managing(name: str) -> list[str]:
-    """The hosts whose policies may manage this name: all for which `managed` is true, and perhaps others."""
+def possible_hosts(name: str) -> list[str]:
+    """The hosts whose policies may manage this name: all for which `manages` is true, and perhaps others."""
     labels = name.split(".")
     hosts = [name]
     for at, label in enumerate(labels):

@@ -34,9 +34,15 @@ class Arranged:
 class Order:
     """The changes of one zone while they are ordered."""
 
-    def __init__(self, zone: ZoneFact, provider: str, instance: str, patient: bool, now: Now) -> None:
-        """`patient`: whether a name waits for its TTL before it is deleted."""
-        self.zone, self.provider, self.prefix, self.patient, self.now = zone, provider, f"{instance}/", patient, now
+    def __init__(self, zone: ZoneFact, provider: str, instance: str, keep_for_ttl: bool, now: Now) -> None:
+        """`keep_for_ttl`: whether a name is kept until the TTL of its pointers expires."""
+        self.zone, self.provider, self.prefix, self.keep_for_ttl, self.now = (
+            zone,
+            provider,
+            f"{instance}/",
+            keep_for_ttl,
+            now,
+        )
         self._at: dict[str, set[RecordKey]] | None = None
         self._pointed: dict[str, int] | None = None
 
@@ -45,7 +51,7 @@ class Order:
         diffs: Iterable[RecordDiff],
         wanted: frozenset[str],
         rows: Mapping[str, NameRow],
-        patience: Callable[[RecordDiff], int],
+        default_ttl: Callable[[RecordDiff], int],
     ) -> Arranged:
         """Order the changes.
 
@@ -53,7 +59,7 @@ class Order:
             diffs: all differences that are not held.
             wanted: names that this instance publishes in the zone: a pointer to one waits until it exists.
             rows: what is remembered, by owner.
-            patience: how long (ns) the name of a change is kept without memory of what pointed at it.
+            default_ttl: the TTL (ns) for which the name of a change is kept without memory of what pointed at it.
         """
         out = Arranged()
         for group in grouped(diffs):
@@ -63,12 +69,12 @@ class Order:
                 be, them = ("is", "it") if len(missing) == 1 else ("are", "them")
                 message = f"{', '.join(missing)} {be} not published yet, so {group[0].key.name} cannot point at {them}"
                 out.waits.append(Wait(group[0].object, Waiting.NAMES, message))
-            elif not self._vanishes(group) or self._may_go(group[0], rows, patience, out):
+            elif not self._vanishes(group) or self._may_be_deleted(group[0], rows, default_ttl, out):
                 out.groups.append(group)
         return out
 
-    def _may_go(
-        self, diff: RecordDiff, rows: Mapping[str, NameRow], patience: Callable[[RecordDiff], int], out: Arranged
+    def _may_be_deleted(
+        self, diff: RecordDiff, rows: Mapping[str, NameRow], default_ttl: Callable[[RecordDiff], int], out: Arranged
     ) -> bool:
         """Whether a name may be deleted now: nothing points at it, and the TTL of what pointed at it has expired."""
         name = diff.key.name
@@ -83,14 +89,14 @@ class Order:
             None,
         )
         if known is None:
-            known = Withdrawal(place, patience(diff), instant(self.now))
+            known = Withdrawal(place, default_ttl(diff), instant(self.now))
         elif known.since is None:
             known = known._replace(since=instant(self.now))
         assert known.since is not None  # noqa: S101  (set just above; for the type checker)
         until = due(known.since, known.ttl, self.now)
         if known.ttl:
             out.withdrawals.setdefault(diff.object, []).append(known)
-        if until <= self.now.steady or not self.patient:
+        if until <= self.now.steady or not self.keep_for_ttl:
             return True
         out.waits.append(
             Wait(
@@ -154,7 +160,7 @@ def _alias(diff: RecordDiff) -> bool:
     return any(record is not None and record.alias for record in (diff.before, diff.after))
 
 
-def patience_of(policy: DNSPolicy | None, diff: RecordDiff) -> int:
+def pointer_ttl(policy: DNSPolicy | None, diff: RecordDiff) -> int:
     """How long (ns) a name is kept without memory: the TTL of the level above it; 0 for a host, as nothing points at it."""
     name = diff.key.name
     if policy is None:

@@ -1,1 +1,1 @@
-"""The state of every object as rows for the operator and for scripts."""
+"""The state of every object, as rows for operators and scripts."""

@@ -1,6 +1,6 @@
-"""One row for each endpoint: its weight, the source that decided the weight, and what the other sources say.
+"""Rows of endpoints: the weight of each, the source that decides it, and what the other sources claim.
 
-Called by `status/objects.rows`; it derives all rows from the stages and the ledger of one decision.
+`status/objects` calls it, only when status is asked for; it derives everything from the stages and the ledger of one decision.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,19 +23,19 @@ from reconciler.core.traffic import pools
 
 
 class EndpointState(StrEnum):
-    """How far an endpoint is, from the start of its container to its end."""
+    """The state of an endpoint."""
 
     PENDING = "pending"
-    """Not ready: this generation of its container was never ready, or is not ready any more. New requests go elsewhere."""
+    """Not ready: not yet in this generation of its container, or not any more. New requests go elsewhere."""
     READY = "ready"
     DRAINING = "draining"
-    """It leaves service: it gets no new requests, and requests in flight may finish."""
+    """Leaving service: it gets no new requests, and those in flight may finish."""
     REMOVED = "removed"
-    """Its container does not run, or is gone: nothing answers there."""
+    """Its container does not run or is gone, so nothing can answer."""
 
 
 def endpoint_rows(snap: Snapshot) -> list[dict[str, Any]]:
-    """Every endpoint of every pool of a service, sorted by key. In a pool that cannot be read, weights are unknown."""
+    """Every endpoint of every pool of a service, sorted by key. In pools that cannot be read, the weights are unknown."""
     rows = [
         row
         for service in snap.desired.services
@@ -49,11 +49,11 @@ def _pool(snap: Snapshot, service: Service, balancer: Balancer) -> Iterator[dict
     fact = snap.sight.pools.get((balancer.provider, balancer.pool))
     members = {} if fact is None else {member.endpoint: member for member in fact.members if member.ours}
     pool = f"{balancer.provider}/{balancer.pool}"
-    remembered = {weighed.endpoint: weighed for weighed in snap.observed.ledger.weighed.get(pool, ())}
+    weighed = {row.endpoint: row for row in snap.observed.ledger.weighed.get(pool, ())}
     for endpoint, belief in pools.endpoints(service, snap.roster):
         member = members.pop(endpoint, None)
         shared = _shared(snap, service, balancer, endpoint, fact, member)
-        yield {**shared, **_container(snap, belief, shared, remembered.get(endpoint))}
+        yield {**shared, **_container(snap, belief, shared, weighed.get(endpoint))}
     for endpoint, member in members.items():
         shared = _shared(snap, service, balancer, endpoint, fact, member)
         yield {**shared, **_gone(member)}
@@ -67,7 +67,7 @@ def _shared(
     fact: PoolFact | None,
     member: MemberFact | None,
 ) -> dict[str, Any]:
-    """The facts of the endpoint itself. `weight` is None if the pool lacks it; where `readable` is false, that is not known."""
+    """The keys that all rows have. `weight` is None while the endpoint is not in the pool or the pool is not `readable`."""
     panic = snap.observed.ledger.panics.get(f"{balancer.provider}/{balancer.pool}")
     return {
         "key": overrides.endpoint_key(balancer.provider, balancer.pool, endpoint),
@@ -86,7 +86,7 @@ def _shared(
 
 
 def _gone(member: MemberFact) -> dict[str, Any]:
-    """A member without a container."""
+    """The keys of a member without a container."""
     return {
         "replica": "",
         "container": member.name,
@@ -104,7 +104,7 @@ def _gone(member: MemberFact) -> dict[str, Any]:
 
 
 def _container(snap: Snapshot, belief: Belief, shared: Mapping[str, Any], weighed: Weighed | None) -> dict[str, Any]:
-    """What each source says about the container behind an endpoint."""
+    """The keys of the container behind an endpoint: its state, the source that decides it, and each claim."""
     fact, ledger = belief.fact, snap.observed.ledger
     replica = memory.replica_of(f"workload/{fact.mark.workload}", fact.mark.ordinal) if fact.mark else ""
     override = overrides.in_force(ledger.overrides, shared["key"], snap.now)
@@ -136,12 +136,12 @@ def _state(belief: Belief, grant: Grant | None, weight: int | None) -> EndpointS
         return EndpointState.DRAINING
     if belief.ready.value == "pass":
         return EndpointState.READY
-    # Unknown readiness changes nothing: an endpoint with traffic keeps it.
+    # An unknown readiness changes nothing: an endpoint with weight keeps its traffic.
     return EndpointState.READY if belief.ready.value == "unknown" and weight else EndpointState.PENDING
 
 
 def _reason(belief: Belief, grant: Grant | None) -> Reason:
-    """Facts and the container's own pushes first, in the order in which weights are decided."""
+    """Facts and claims of not-ready come first, then the grant: the order in which weights are decided."""
     running = belief.fact.state is ContainerState.RUNNING
     if grant is None or not running or (belief.claim is not None and belief.claim.out):
         return belief.reason
@@ -149,7 +149,7 @@ def _reason(belief: Belief, grant: Grant | None) -> Reason:
 
 
 def _wanted(weighed: Weighed | None) -> int | None:
-    """The weight that it should have; None if no weight was ever decided."""
+    """The weight that the endpoint should have; None while no weight was decided for it."""
     if weighed is None or (weighed.weight < 0 and not weighed.asked):
         return None
     return weighed.asked[-1] if weighed.asked else weighed.weight
@@ -169,20 +169,21 @@ def _push(snap: Snapshot, belief: Belief) -> dict[str, Any] | None:
 
 
 def _observer(snap: Snapshot, belief: Belief) -> dict[str, Any]:
-    """What the probes say about readiness, and the probe that says it."""
+    """The readiness by the probes, and the probe that decides it."""
     ready = belief.ready if belief.claim is None else belief.claim.observer
     verdicts = snap.observed.probes.get(belief.fact.generation)
-    probes = () if verdicts is None else (verdicts.readiness, verdicts.liveness, verdicts.startup)
-    first: ProbeFact | None = next((probe for probe in probes if probe), None)
+    deciding: ProbeFact | None = None
+    if verdicts is not None:
+        deciding = verdicts.readiness or verdicts.liveness or verdicts.startup
     return {
         "ready": ready.value,
-        "checked_wall": None if first is None else snap.now.wall - snap.now.steady + first.last_at,
-        "detail": "" if first is None else first.detail,
+        "checked_wall": None if deciding is None else snap.now.wall - snap.now.steady + deciding.last_at,
+        "detail": "" if deciding is None else deciding.detail,
     }
 
 
 def override_row(override: Override, now: Now) -> dict[str, Any]:
-    """An operator's override as a row."""
+    """An override as a row: its force, the operator, the reason and the wall-clock instants (ns)."""
     return {
         "force": override.force.value,
         "who": override.who,
@@ -193,5 +194,5 @@ def override_row(override: Override, now: Now) -> dict[str, Any]:
 
 
 def _wall(at: Instant, now: Now) -> int:
-    """A remembered instant by the present wall clock (ns)."""
+    """A stored instant by the present wall clock (ns)."""
     return now.wall - elapsed(at, now)

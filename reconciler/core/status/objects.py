@@ -1,9 +1,10 @@
 """Status: the state of every object, derived from the stages of one decision.
 
-`decide` keeps the counts and the results of its stages; only `rows` spells them out, for `reconcile status` and the stored decision.
+`decide` calls `assess`, which only keeps the counts and the results of the stages. `rows` spells them out where they are needed:
+for `reconcile status` and the stored decision.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -12,7 +13,7 @@ from manifests.values.desired import Desired, Workload
 from manifests.values.rollouts import STAGED
 from providers.facts import ContainerFact, ContainerState, Generation, PoolFact, Probes, ProbeValue
 from reconciler.core.dns import record_lists
-from reconciler.core.dns.policies import Names
+from reconciler.core.dns.names import Names
 from reconciler.core.exits.grants import returns
 from reconciler.core.health.belief import Belief, Sight
 from reconciler.core.limits import suspensions
@@ -25,7 +26,7 @@ from reconciler.core.replicas import memory
 from reconciler.core.replicas.availability import Availability
 from reconciler.core.replicas.roster import Roster, replica_name
 from reconciler.core.replicas.snapshot import Snapshot
-from reconciler.core.rollouts.replacement import existing as declared
+from reconciler.core.rollouts import replacement
 from reconciler.core.status import endpoints, revisions
 from reconciler.core.status.names import check_rows, name_rows, record_rows
 from reconciler.core.traffic import pools
@@ -67,24 +68,24 @@ class Status:
     names: Names | None = None
 
 
-def _stopped(key: str, workload: Workload, ledger: Ledger, desired: Desired) -> bool:
-    """Whether a suspension or the deny list stops a workload as a whole, or on one of its nodes."""
-    names = {key, *(suspensions.node_key(node) for node in workload.nodes)}
-    return not names.isdisjoint(ledger.suspensions) or not names.isdisjoint(desired.guard.deny)
+def _suspended(key: str, workload: Workload, ledger: Ledger, desired: Desired) -> bool:
+    """Whether a suspension or the deny list stops a workload, or one of its nodes."""
+    keys = {key, *(suspensions.node_key(node) for node in workload.nodes)}
+    return not keys.isdisjoint(ledger.suspensions) or not keys.isdisjoint(desired.guard.deny)
 
 
 def assess(snap: Snapshot, counts: Mapping[str, Availability], names: Names | None = None) -> Status:
-    """Sum up one look."""
+    """The status of one decision."""
     ledger = snap.observed.ledger
     rows: list[WorkloadStatus] = []
-    everything = snap.desired.guard.suspend or "*" in ledger.suspensions
-    anything = bool(ledger.suspensions or snap.desired.guard.deny)
+    all_suspended = snap.desired.guard.suspend or "*" in ledger.suspensions
+    some_suspended = bool(ledger.suspensions or snap.desired.guard.deny)
     for key, group in snap.roster.groups.items():
         count, workload = counts[key], group.workload
         existing = len(group.current) + len(group.outgoing) + len(group.surplus)
         if group.unreadable_nodes:
             condition = Condition.UNKNOWN
-        elif everything or workload.suspend or (anything and _stopped(key, workload, ledger, snap.desired)):
+        elif all_suspended or workload.suspend or (some_suspended and _suspended(key, workload, ledger, snap.desired)):
             condition = Condition.SUSPENDED
         elif count.current >= workload.replicas and existing == workload.replicas:
             condition = Condition.READY
@@ -107,14 +108,14 @@ def assess(snap: Snapshot, counts: Mapping[str, Availability], names: Names | No
                 0 if mark is None else mark.number,
             )
         )
-    unknown: dict[str, str] = {name: gap.reason for name, gap in snap.sight.unknown_runtimes.items()}
-    unknown.update({f"{key[0]}/{key[1]}": gap.reason for key, gap in snap.sight.unknown_pools.items()})
-    unknown.update({f"{key[0]}/{key[1]}": gap.reason for key, gap in snap.sight.unknown_zones.items()})
+    unknown: dict[str, str] = {node: fact.reason for node, fact in snap.sight.unknown_runtimes.items()}
+    unknown.update({f"{provider}/{pool}": fact.reason for (provider, pool), fact in snap.sight.unknown_pools.items()})
+    unknown.update({f"{provider}/{zone}": fact.reason for (provider, zone), fact in snap.sight.unknown_zones.items()})
     return Status(rows, snap.desired, snap.observed, snap.roster, snap.sight, unknown, names)
 
 
 class State(StrEnum):
-    """The state of one replica, as the operator sees it."""
+    """The state of one replica."""
 
     PENDING = "Pending"
     RUNNING = "Running"
@@ -131,11 +132,11 @@ HEALTHY = frozenset({State.READY, State.LEAVING})
 
 
 def state_of(belief: Belief, grant: Grant | None, *, failed: bool, held: bool) -> State:
-    """The state of a replica; the first that applies counts.
+    """The state of a replica: the first of these that applies.
 
-    Failed: it is not restarted until the operator resumes it or its template changes. Restarting and Leaving: a disruption is
-    in progress. Held: an action on it is held. Ready, NotReady: the belief about its readiness. Running: it runs, and its
-    readiness has no verdict. Pending: it does not run (yet).
+    Failed: it is not restarted again until an operator resumes it or its template changes. Restarting, Leaving: a disruption is
+    in progress. Held: an action on it is held. Ready, NotReady: its readiness. Running: it runs, and its readiness is unknown.
+    Pending: it was created and does not run yet.
     """
     if failed:
         return State.FAILED
@@ -156,10 +157,10 @@ def _probe(verdicts: Probes | None, name: str, ever_passed: bool, now: Now) -> d
         return None
     value = fact.value
     if value is ProbeValue.UNKNOWN and fact.last in {ProbeValue.UNKNOWN, ProbeValue.CANNOT_RUN} and not ever_passed:
-        # A probe that never got an answer may be a wrong manifest or a dead container: it neither restarts nor promotes.
+        # A probe that never reached its target may be a wrong manifest: it neither restarts nor promotes anything.
         value = ProbeValue.CANNOT_RUN
     if fact.last_at + fact.valid_for <= now.steady:
-        value = ProbeValue.UNKNOWN  # lapsed: the last check is too old
+        value = ProbeValue.UNKNOWN  # the last probe is too old
     return {
         "verdict": value.value,
         "last": fact.last.value,
@@ -171,7 +172,7 @@ def _probe(verdicts: Probes | None, name: str, ever_passed: bool, now: Now) -> d
 
 
 class _Context(NamedTuple):
-    """What the ledger and the gates say about replicas: recreations in progress, failed replicas, held replicas."""
+    """Facts about all replicas: grants of recreations by replica, failed replicas, held replicas, weights by container."""
 
     recreated: Mapping[str, Grant]
     failed: frozenset[str]
@@ -189,12 +190,12 @@ def _context(status: Status, holds: Sequence[Hold], facts: Mapping[tuple[str, st
 
 def _replica(status: Status, key: str, belief: Belief, role: str, context: _Context, now: Now) -> dict[str, Any]:
     fact, ledger = belief.fact, status.observed.ledger
-    obj = memory.replica_of(key, fact.mark.ordinal if fact.mark else -1)
-    grant = ledger.grants.get(fact.id) or (context.recreated.get(obj) if role == "current" else None)
+    replica = memory.replica_of(key, fact.mark.ordinal if fact.mark else -1)
+    grant = ledger.grants.get(fact.id) or (context.recreated.get(replica) if role == "current" else None)
     verdicts = status.observed.probes.get(fact.generation)
-    state = state_of(belief, grant, failed=obj in context.failed, held=obj in context.held)
+    state = state_of(belief, grant, failed=replica in context.failed, held=replica in context.held)
     return {
-        "replica": obj,
+        "replica": replica,
         "container": fact.name,
         "node": fact.node,
         "role": role,
@@ -207,14 +208,40 @@ def _replica(status: Status, key: str, belief: Belief, role: str, context: _Cont
             name: _probe(verdicts, name, memory.path_of(key, name, fact.node) in ledger.passed, now)
             for name in ("startup", "liveness", "readiness")
         },
-        "attempts": len(ledger.attempts.get(obj, ())),
+        "attempts": len(ledger.attempts.get(replica, ())),
         "runtime_restarts": fact.restarts,
         "exit": None if fact.exit_cause is None else {"code": fact.exit_code, "cause": fact.exit_cause.value},
     }
 
 
+def _workload(status: Status, workload: WorkloadStatus, instance: str, context: _Context, now: Now) -> dict[str, Any]:
+    """One workload with its replicas, and the names of the containers that do not exist yet."""
+    group = status.roster.groups[workload.key]
+    members = [(group.current[ordinal], "current") for ordinal in sorted(group.current)]
+    members += [(belief, "outgoing") for belief in group.outgoing]
+    members += [(belief, "surplus") for belief in group.surplus]
+    members += [(belief, "waiting") for belief in group.waiting]
+    members += [(belief, "kept") for belief in group.kept]
+    if group.unreadable_nodes or group.workload.restart_only or not group.coming:
+        existing: Container[int] = range(workload.wanted)
+    else:
+        existing = replacement.existing(group)
+    template = group.workload.template
+    return {
+        **workload._asdict(),
+        "condition": workload.condition.value,
+        "containers": [container.name for container in (template.container, *template.sidecars)],
+        "replicas": [_replica(status, workload.key, belief, role, context, now) for belief, role in members],
+        "missing": [
+            replica_name(group.workload, instance, ordinal)
+            for ordinal in range(workload.wanted)
+            if ordinal not in existing
+        ],
+    }
+
+
 def replicas_of(status: Status) -> dict[Generation, tuple[str, ContainerFact]]:
-    """Every container of a workload by its generation, with its replica's key."""
+    """Every container of a workload by its generation, with the key of its replica."""
     return {
         belief.fact.generation: (
             memory.replica_of(key, belief.fact.mark.ordinal if belief.fact.mark else -1),
@@ -245,7 +272,7 @@ def _weights(status: Status, facts: Mapping[tuple[str, str], PoolFact]) -> dict[
 
 
 def _members(pool: PoolFact | None) -> list[dict[str, Any]] | None:
-    """The members of a pool; None when it cannot be read."""
+    """The members of a pool; None while it cannot be read."""
     if pool is None:
         return None
     return [
@@ -255,39 +282,18 @@ def _members(pool: PoolFact | None) -> list[dict[str, Any]] | None:
 
 
 def rows(status: Status, holds: Sequence[Hold], now: Now) -> dict[str, Any]:
-    """All rows as a JSON-able value: workloads with their replicas, names, and objects that cannot be read.
+    """The whole status as a JSON value: every object with its state, and what cannot be read.
 
     Args:
         status: of one decision.
         holds: of the same decision.
-        now: its instant, to convert steady instants to wall-clock ones.
+        now: the instant of the decision, to convert steady instants to wall-clock ones.
     """
     desired, sight = status.desired, status.sight
     if desired is None or sight is None:
         return {"workloads": [], "services": [], "names": [], "unknown": {}}
     snap = Snapshot(desired, status.observed, sight, status.roster, now)
     context = _context(status, holds, sight.pools)
-    workloads = []
-    for workload in status.workloads:
-        group = status.roster.groups[workload.key]
-        members = [(group.current[n], "current") for n in sorted(group.current)]
-        members += [(belief, "outgoing") for belief in group.outgoing]
-        members += [(belief, "surplus") for belief in group.surplus]
-        members += [(belief, "waiting") for belief in group.waiting]
-        members += [(belief, "kept") for belief in group.kept]
-        replicas = [_replica(status, workload.key, belief, role, context, now) for belief, role in members]
-        expected = (
-            range(workload.wanted)
-            if group.unreadable_nodes or group.workload.restart_only or not group.coming
-            else declared(group)
-        )
-        missing = [
-            replica_name(group.workload, desired.instance.id, n) for n in range(workload.wanted) if n not in expected
-        ]
-        template = group.workload.template
-        containers = [container.name for container in (template.container, *template.sidecars)]
-        row = {**workload._asdict(), "condition": workload.condition.value, "containers": containers}
-        workloads.append({**row, "replicas": replicas, "missing": missing})
     services = [
         {
             "key": service.key,
@@ -302,9 +308,8 @@ def rows(status: Status, holds: Sequence[Hold], now: Now) -> dict[str, Any]:
         }
         for service in desired.services
     ]
-    orphans = [fact.name for fact in status.roster.orphans]
     return {
-        "workloads": workloads,
+        "workloads": [_workload(status, workload, desired.instance.id, context, now) for workload in status.workloads],
         "services": services,
         "endpoints": endpoints.endpoint_rows(snap),
         "names": name_rows(snap, status.names),
@@ -312,16 +317,16 @@ def rows(status: Status, holds: Sequence[Hold], now: Now) -> dict[str, Any]:
         "lists": record_lists.list_rows(desired, sight.zones),
         "revisions": revisions.revision_rows(snap),
         "checks": check_rows(desired, status.observed.target_answers, now),
-        "orphans": orphans,
+        "orphans": [fact.name for fact in status.roster.orphans],
         "suspensions": [
             {
-                "object": name,
+                "object": key,
                 "who": suspension.who,
                 "reason": suspension.reason,
                 "until_wall": suspension.until_wall or None,
                 "probes": suspension.probes,
             }
-            for name, suspension in sorted(status.observed.ledger.suspensions.items())
+            for key, suspension in sorted(status.observed.ledger.suspensions.items())
         ],
         "unknown": dict(status.unknown),
     }

@@ -1,6 +1,6 @@
-"""One row for each revision, for `reconcile get revisions`: derived from the rollout history and the observed containers.
+"""Rows of revisions for `reconcile get revisions`, from the rollout history in the ledger and the observed containers.
 
-Called by `status/objects.rows`. Instants are wall-clock ns, so that they stay true in a stored decision.
+`status/objects` calls it. Instants are wall-clock ns, so that they stay true in a stored decision.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,23 +25,21 @@ _DOWN = {ContainerState.EXITED, ContainerState.CREATED}
 
 
 def revision_rows(snap: Snapshot) -> list[dict[str, Any]]:
-    """All revisions of the rollout history, and the declared one, by workload, the newest first."""
+    """All revisions in the rollout history and the declared one, by workload, the newest first."""
     addresses = _addresses(snap)
     rows: list[dict[str, Any]] = []
     for key, group in sorted(snap.roster.groups.items()):
         if group.workload.restart_only:
             continue
         rollout = snap.observed.ledger.rollouts.get(key, Rollout())
-        for row in sorted(
-            _all(group, rollout, snap.observed.ledger, snap.now),
-            key=lambda revision: (-revision.number, revision.revision),
-        ):
-            rows.append(_row(snap, group, rollout, row, addresses, snap.desired.instance.id))
+        revisions = _all(group, rollout, snap.observed.ledger, snap.now)
+        for revision in sorted(revisions, key=lambda revision: (-revision.number, revision.revision)):
+            rows.append(_row(snap, group, rollout, revision, addresses, snap.desired.instance.id))
     return rows
 
 
 def _all(group: Group, rollout: Rollout, ledger: Ledger, now: Now) -> list[Revision]:
-    """The rows of the rollout history, and one for the declared revision while the history lacks it."""
+    """The rollout history, and a row for the declared revision while the history has none."""
     wanted = group.workload.template.revision
     if rollout.of(wanted) is not None:
         return list(rollout.rows)
@@ -53,7 +51,7 @@ def _all(group: Group, rollout: Rollout, ledger: Ledger, now: Now) -> list[Revis
 
 
 def _addresses(snap: Snapshot) -> Mapping[str, Sequence[str]]:
-    """Container id -> the addresses at which its services reach it."""
+    """Container id -> the endpoints of its services as `address:port`."""
     addresses: dict[str, list[str]] = {}
     for service in snap.desired.services:
         for endpoint, belief in pools.endpoints(service, snap.roster):
@@ -68,23 +66,25 @@ def _row(
     snap: Snapshot, group: Group, rollout: Rollout, row: Revision, addresses: Mapping[str, Sequence[str]], instance: str
 ) -> dict[str, Any]:
     workload = group.workload
-    every = (*group.members(), *group.kept)
-    replicas = [belief for belief in every if belief.fact.mark and belief.fact.mark.revision == row.revision]
-    replicas.sort(key=lambda belief: (belief.fact.name, belief.fact.node))
-    facts = [belief.fact for belief in replicas]
+    members = (*group.members(), *group.kept)
+    beliefs = [
+        belief for belief in members if belief.fact.mark is not None and belief.fact.mark.revision == row.revision
+    ]
+    beliefs.sort(key=lambda belief: (belief.fact.name, belief.fact.node))
+    facts = [belief.fact for belief in beliefs]
     verdicts = [probes for fact in facts if (probes := snap.observed.probes.get(fact.generation)) is not None]
     last = max((probe.last_at for probes in verdicts for probe in _each(probes)), default=0)
     started = [fact.started_at for fact in facts if fact.started_at]
     digest = dict(image_pins.pins_of(snap.observed.ledger, workload.key, row.revision)).get("", "")
-    after, after_at = _next(workload, rollout, row, snap.now)
+    change, change_at = _next(workload, rollout, row, snap.now)
     return {
         "workload": workload.key,
         "revision": row.revision,
         "number": row.number,
         "status": row.standing.value,
         "declared": row.revision == workload.template.revision,
-        "resource_health": _resources(replicas),
-        "application_health": _application(replicas),
+        "resource_health": _resources(beliefs),
+        "application_health": _application(beliefs),
         "last_check_wall": snap.now.wall + last - snap.now.steady if last else None,
         "created_wall": row.created.wall,
         "started_wall": min(started, default=None),
@@ -98,18 +98,16 @@ def _row(
             {"name": fact.name, "id": fact.id, "node": fact.node, "state": fact.state.value} for fact in facts
         ],
         "why": _why(group, row, snap.observed, instance) or None,
-        "next": after or None,
-        "next_wall": after_at,
+        "next": change or None,
+        "next_wall": change_at,
     }
 
 
 def _why(group: Group, row: Revision, observed: Observed, instance: str) -> str:
-    """What happened to it last; of a scheduled revision, what keeps it from taking over now."""
-    failure = (
-        start_failures.worst(group, row.revision, instance, observed.ledger)
-        if row.standing is Standing.SCHEDULED
-        else None
-    )
+    """The cause of the last change of a revision; of a scheduled one, the start failure that holds it up."""
+    failure = None
+    if row.standing is Standing.SCHEDULED:
+        failure = start_failures.worst(group, row.revision, instance, observed.ledger)
     return failure.message if failure is not None else row.why
 
 
@@ -117,23 +115,23 @@ def _each(probes: Probes) -> Iterable[ProbeFact]:
     return (probe for probe in (probes.startup, probes.liveness, probes.readiness) if probe is not None)
 
 
-def _resources(replicas: Sequence[Belief]) -> str:
-    """What the runtime says about the containers together: all run, some do not, none does, or there are none."""
-    if not replicas:
+def _resources(beliefs: Sequence[Belief]) -> str:
+    """The containers together, as the runtime reports them: all run, some do not, none does, or there are none."""
+    if not beliefs:
         return "none"
-    facts = [belief.fact for belief in replicas]
-    unhealthy = any(fact.health is not None and fact.health.value is ProbeValue.FAIL for fact in facts)
+    facts = [belief.fact for belief in beliefs]
+    sick = any(fact.health is not None and fact.health.value is ProbeValue.FAIL for fact in facts)
     running = sum(fact.state is ContainerState.RUNNING for fact in facts)
     if running == len(facts):
-        return "unhealthy" if unhealthy else "healthy"
+        return "unhealthy" if sick else "healthy"
     if all(fact.state in _DOWN for fact in facts):
         return "stopped"
-    return "unhealthy" if unhealthy or not running else "degraded"
+    return "unhealthy" if sick or not running else "degraded"
 
 
-def _application(replicas: Sequence[Belief]) -> str:
-    """What the applications say by push or probe: unknown is neither healthy nor unhealthy."""
-    running = [belief for belief in replicas if belief.fact.state is ContainerState.RUNNING]
+def _application(beliefs: Sequence[Belief]) -> str:
+    """The applications together, by their probes and pushes. An unknown verdict is neither healthy nor unhealthy."""
+    running = [belief for belief in beliefs if belief.fact.state is ContainerState.RUNNING]
     if not running:
         return "none"
     if any(ProbeValue.FAIL in (belief.ready, belief.live) for belief in running):
@@ -147,7 +145,7 @@ def _wall(at: Instant | None) -> int | None:
 
 
 def _due(workload: Workload, row: Revision) -> int | None:
-    """When it may take over, or might have; None if it needed no wait, as the first revision of a workload."""
+    """When a revision may take over, or might when it did (wall-clock ns). None without such a time, as for the first one."""
     if workload.strategy not in STAGED:
         return None
     due = row.at or row.created.wall + row.delay
@@ -156,10 +154,10 @@ def _due(workload: Workload, row: Revision) -> int | None:
 
 
 def _next(workload: Workload, rollout: Rollout, row: Revision, now: Now) -> tuple[str, int | None]:
-    """What happens next automatically, and at which wall-clock instant (None = at an event). Empty if nothing does."""
+    """The next automatic change and its wall-clock instant (None: it follows an event). Empty when there is none."""
     times, due = workload.rollout, _due(workload, row)
     if rollout.back == row.revision:
-        return "takes the traffic back once it is available", None
+        return "gets the traffic back once it is available", None
     if row.standing is Standing.SCHEDULED:
         if due is None or not rollout.active:
             return "takes over as its replicas become available", None
@@ -171,7 +169,7 @@ def _next(workload: Workload, rollout: Rollout, row: Revision, now: Now) -> tupl
     if row.standing is Standing.ACTIVE and workload.strategy in STAGED and row.activated is not None:
         end = row.activated.wall + times.bake
         others = any(other.revision != row.revision and keeps(other, times.window, now) for other in rollout.rows)
-        return ("passes its bake time", end) if others and end > now.wall else ("", None)
+        return ("automatic rollback ends", end) if others and end > now.wall else ("", None)
     if workload.strategy in STAGED and row.ended is not None and keeps(row, times.window, now):
         return "is removed", row.ended.wall + times.window
     if row.standing is Standing.ACTIVE and row.revision != workload.template.revision:

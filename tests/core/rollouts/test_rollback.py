@@ -167,7 +167,7 @@ def test_the_next_poll_does_not_undo_a_rollback_by_an_operator(world):
     here.run(90 * SECOND)
     assert standing(here, "v1") is Standing.ACTIVE
     assert standing(here, "v2") is Standing.FAILED
-    assert "rolled back by somebody: a test" in row(here, "v2").why
+    assert "rolled back by an operator: a test" in row(here, "v2").why
     assert not any(isinstance(write.action, CreateContainer | RemoveContainer) for write in here.traffic.writes[count:])
     here.push(staged("v2"))
     here.run(1200 * SECOND)

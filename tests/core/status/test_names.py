@@ -1,4 +1,4 @@
-"""Rows for the health checks of target addresses."""
+"""Rows of health checks: health, failures and reasons."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ from tests.sim.manifest import Shop
 
 PASS, FAIL, UNKNOWN, CANNOT_RUN = ProbeValue.PASS, ProbeValue.FAIL, ProbeValue.UNKNOWN, ProbeValue.CANNOT_RUN
 CHECK = Check(host="app.example.com")
-TARGET = TargetProbe("203.0.113.1", CHECK)
+PROBE = TargetProbe("203.0.113.1", CHECK)
 
 
 def fact(value: ProbeValue, last: ProbeValue, streak: int = 1, threshold: int = 5, age: int = SECOND) -> ProbeFact:
@@ -35,22 +35,22 @@ def fact(value: ProbeValue, last: ProbeValue, streak: int = 1, threshold: int = 
         (fact(CANNOT_RUN, CANNOT_RUN, 0), None, 0),
     ],
 )
-def test_a_target_is_healthy_unhealthy_or_unknown_with_its_failures(given, healthy, failures) -> None:
-    row = answer_row(TARGET, {TARGET: given}, NOW)
+def test_health_and_consecutive_failures_follow_the_last_results(given, healthy, failures) -> None:
+    row = answer_row(PROBE, {PROBE: given}, NOW)
     assert (row["healthy"], row["consecutive_failures"], row["failure_threshold"]) == (healthy, failures, 5)
     assert (row["reason"], row["last_check_wall"]) == ("HTTP 503", NOW.wall - SECOND)
 
 
-def test_a_check_that_is_too_old_says_so() -> None:
-    row = answer_row(TARGET, {TARGET: fact(FAIL, FAIL, 7, age=100 * SECOND)}, NOW)
+def test_a_result_that_is_too_old_does_not_count() -> None:
+    row = answer_row(PROBE, {PROBE: fact(FAIL, FAIL, 7, age=100 * SECOND)}, NOW)
     assert row["healthy"] is None
     assert row["reason"] == "the last check is too old to count: HTTP 503"
 
 
-def test_a_missing_check_or_first_result_is_the_reason() -> None:
-    assert answer_row(TARGET, {}, NOW)["reason"] == "not checked yet"
-    assert answer_row(None, {}, NOW)["reason"] == "has no check"
-    assert answer_row(None, {}, NOW)["consecutive_failures"] is None
+def test_a_check_without_a_result_is_not_checked_yet() -> None:
+    row = answer_row(PROBE, {}, NOW)
+    assert (row["healthy"], row["consecutive_failures"], row["failure_threshold"]) == (None, 0, 5)
+    assert (row["reason"], row["last_check_wall"]) == ("not checked yet", None)
 
 
 def test_a_health_check_names_the_targets_it_decides_about() -> None:
@@ -58,7 +58,6 @@ def test_a_health_check_names_the_targets_it_decides_about() -> None:
     target = Target("eu", Publish.HOSTNAME, hostname="lb.cloud.example.", check=check.key)
     policy = DNSPolicy("dnspolicy/app", "app", "app.example.com.", "dns", "example.com.", (target,))
     desired = replace(Shop(()).desired(), workloads=(), services=(), policies=(policy,), checks=(check,))
-    target_address = TargetProbe(check.address, CHECK)
-    (row,) = check_rows(desired, {target_address: fact(PASS, PASS)}, NOW)
+    (row,) = check_rows(desired, {TargetProbe(check.address, CHECK): fact(PASS, PASS)}, NOW)
     assert (row["key"], row["address"], row["port"]) == ("healthcheck/cloud", "lb.cloud.example", 443)
     assert (row["healthy"], row["decides_about"]) == (True, ["dnspolicy/app/eu"])

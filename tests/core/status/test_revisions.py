@@ -1,4 +1,4 @@
-"""Rows and text of revisions at every stage of an activation, in virtual time."""
+"""Rows and tables of revisions at every stage of an activation, in virtual time."""
 
 from dataclasses import replace
 
@@ -27,21 +27,21 @@ def world():
     world.close()
 
 
-def by_image(world: World) -> dict[str, dict]:
-    """The rows of the last decision, by the image."""
-    names = {Spec(image=image).revision: image for image in ("v1", "v2", "v3")}
+def rows_by_image(world: World) -> dict[str, dict]:
+    """The rows of the last decision."""
+    images = {Spec(image=image).revision: image for image in ("v1", "v2", "v3")}
     last = world.tape.last
     revisions = rows(last.status, last.holds, world.clock.now())["revisions"]
-    return {names[row["revision"]]: row for row in revisions}
+    return {images[row["revision"]]: row for row in revisions}
 
 
 def lines(world: World) -> str:
-    newest_first = sorted(by_image(world).values(), key=lambda row: -row["number"])
-    return "\n".join(revision_lines(newest_first, Paint(False), world.clock.now().wall)) + "\n"
+    revisions = sorted(rows_by_image(world).values(), key=lambda row: -row["number"])
+    return "\n".join(revision_lines(revisions, Paint(False), world.clock.now().wall)) + "\n"
 
 
-def test_a_revision_that_serves_is_active_and_healthy(world, golden):
-    [row] = by_image(world).values()
+def test_the_row_of_the_active_revision(world, golden):
+    [row] = rows_by_image(world).values()
     assert (row["status"], row["resource_health"], row["application_health"]) == ("active", "healthy", "healthy")
     assert (row["declared"], row["next"], row["why"], row["number"]) == (True, None, None, 1)
     assert len(row["addresses"]) == len(row["containers"]) == 3
@@ -52,19 +52,19 @@ def test_a_revision_that_serves_is_active_and_healthy(world, golden):
     golden("cli/get-revisions-active.txt", lines(world))
 
 
-def test_a_waiting_revision_shows_its_due_time_and_a_kept_one_its_end(world, golden):
+def test_rows_show_when_a_revision_takes_over_and_when_the_old_one_goes(world, golden):
     world.push(staged("v2"))
     world.run(40 * SECOND)
-    new = by_image(world)["v2"]
+    new = rows_by_image(world)["v2"]
     assert (new["status"], new["resource_health"], new["application_health"]) == ("scheduled", "healthy", "unknown")
     assert new["last_check_wall"] is None
     assert new["next"] == "takes over"
     assert new["due_wall"] == new["next_wall"] == new["created_wall"] + 120 * SECOND
     golden("cli/get-revisions-waiting.txt", lines(world))
     world.run(180 * SECOND)
-    revisions = by_image(world)
+    revisions = rows_by_image(world)
     old, new = revisions["v1"], revisions["v2"]
-    assert (new["status"], new["next"]) == ("active", "passes its bake time")
+    assert (new["status"], new["next"]) == ("active", "automatic rollback ends")
     assert new["next_wall"] == new["activated_wall"] + 300 * SECOND
     assert (old["status"], old["resource_health"], old["application_health"]) == ("superseded", "stopped", "none")
     assert (old["addresses"], len(old["containers"])) == ([], 3)
@@ -72,5 +72,5 @@ def test_a_waiting_revision_shows_its_due_time_and_a_kept_one_its_end(world, gol
     golden("cli/get-revisions-kept.txt", lines(world))
 
 
-def test_without_revisions_the_text_says_so():
+def test_without_revisions_the_table_is_one_line():
     assert revision_lines((), Paint(False), 0) == ["no revisions"]
