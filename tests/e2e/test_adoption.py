@@ -116,7 +116,7 @@ def test_adopted_containers_are_healed_in_place_and_survive_destroy(bare: World,
 
     code, out = world.run("destroy", "--yes")
     assert code == 0, out
-    assert "is left as it is" in out
+    assert "the container stays unchanged, because reconcile did not create it" in out
     assert foreign.generations() == after
     assert not any(world.pool().values())
     assert not world.names()
