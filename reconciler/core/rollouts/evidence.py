@@ -16,7 +16,7 @@ from reconciler.core.model.reasons import Hold, Rule
 from reconciler.core.model.revision import Rollout, Standing, due_at
 from reconciler.core.replicas.roster import Group
 from reconciler.core.replicas.snapshot import Snapshot
-from reconciler.core.rollouts import health, read_back, start_failures
+from reconciler.core.rollouts import health, host_restart, read_back, start_failures
 from reconciler.core.rollouts.health import Health
 from reconciler.core.rollouts.start_failures import StartFailure
 
@@ -47,9 +47,10 @@ def gather(snap: Snapshot, ledger: Ledger, group: Group, rollout: Rollout, jumpe
     """Gather the facts of all revisions of one workload. `jumped`: the wall clock jumped against the steady clock since the last look."""
     workload, now = group.workload, snap.now
     first = rollout.active or workload.template.revision
-    host_restart = rollout.host_restarted
     waiting = [row for row in rollout.rows if row.standing is Standing.SCHEDULED]
     due = any(due_at(row, now) <= now.steady for row in waiting) or bool(rollout.back)
+    hold = _hold(snap, ledger, workload, jumped) if due else None
+    excused = host_restart.excused(rollout, group, now)
     read = due or any(row.opened is not None for row in rollout.rows)
     pools = read_back.read_back(snap, group, [row.revision for row in rollout.rows]) if read else read_back.NOTHING
     stopped = frozenset(health.revision_of(belief) for belief in group.kept)
@@ -57,10 +58,12 @@ def gather(snap: Snapshot, ledger: Ledger, group: Group, rollout: Rollout, jumpe
         workload=workload,
         now=now,
         health={
-            row.revision: health.health(group.of(row.revision), workload, now, ledger.grants, host_restart)
+            row.revision: health.health(group.of(row.revision), workload, now, ledger.grants, excused)
             for row in rollout.rows
         },
-        serving=health.health(group.of(first), workload, now, host_restart=host_restart if rollout.active else None),
+        serving=health.health(
+            group.of(first), workload, now, excused=excused if rollout.active else host_restart.NONE_EXCUSED
+        ),
         stopped=stopped,
         leftover=stopped | {health.revision_of(belief) for belief in group.outgoing},
         start_failures={
@@ -68,7 +71,7 @@ def gather(snap: Snapshot, ledger: Ledger, group: Group, rollout: Rollout, jumpe
         },
         carrying=pools.carrying,
         raised=pools.raised,
-        hold=_hold(snap, ledger, workload, jumped) if due else None,
+        hold=hold,
     )
 
 

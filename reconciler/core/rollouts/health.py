@@ -6,9 +6,9 @@ from typing import NamedTuple
 from manifests.values.desired import Workload
 from providers.facts import ContainerState, ProbeValue
 from reconciler.core.health.belief import Belief, By
-from reconciler.core.model.instant import FOREVER, Instant, Now
+from reconciler.core.model.instant import Now
 from reconciler.core.replicas import availability
-from reconciler.core.rollouts.host_restart import affected, excused_until
+from reconciler.core.rollouts.host_restart import NONE_EXCUSED, Excused
 
 
 class Health(NamedTuple):
@@ -44,17 +44,16 @@ def health(
     workload: Workload,
     now: Now,
     leaving: Container[str] = frozenset(),
-    host_restart: Instant | None = None,
+    excused: Excused = NONE_EXCUSED,
 ) -> Health:
     """Judge replicas by container state and probes: an unknown replica is neither available nor failing.
 
     A replica that was created but not started counts as missing. An override that keeps a replica out of traffic is about its
     ordinal, whatever the revision, so the probes decide here. A replica whose id is in `leaving` is unknown, because it may stop
-    at any moment. `host_restart` is when the host or engine stopped replicas: those are unknown for a while instead of failing.
+    at any moment. One that a host restart excuses is unknown instead of failing.
     """
     available = failing = unknown = existing = 0
-    excused = excused_until(host_restart, workload, now)
-    until = excused or FOREVER
+    until = excused.until
     for belief in replicas:
         existing += 1
         until = min(until, belief.until)
@@ -65,7 +64,7 @@ def health(
         overridden = kept_out(belief)
         ready = belief.claim.observer if overridden and belief.claim is not None else belief.ready
         if fact.state is not ContainerState.RUNNING or sick or ProbeValue.FAIL in (ready, belief.live):
-            if excused and host_restart is not None and affected(belief, host_restart, now):
+            if fact.id in excused.containers:
                 unknown += 1
             else:
                 failing += 1

@@ -2,15 +2,17 @@
 
 All containers come back at once and need time. Until all of them are ready again, at most for as long as a restart may take, a
 failing replica that was started after the host restart counts as unknown; a replica that exits by itself counts as failing.
-`revisions` notes the instant in the rollout history; `health` asks which replicas were affected. Without the history, no replica is
+`revisions` notes the instant in the rollout history; `evidence` asks which replicas it excuses. Without the history, no replica is
 excused.
 """
+
+from typing import NamedTuple
 
 from manifests.values.desired import Workload
 from providers.facts import ContainerState, ExitCause, ProbeValue
 from reconciler.core.exits import grants
 from reconciler.core.health.belief import Belief
-from reconciler.core.model.instant import Instant, Now, due, elapsed, instant
+from reconciler.core.model.instant import FOREVER, Instant, Now, due, elapsed, instant
 from reconciler.core.model.revision import Rollout, Standing
 from reconciler.core.replicas.roster import Group
 from reconciler.core.replicas.snapshot import Snapshot
@@ -33,7 +35,7 @@ def note(snap: Snapshot, rollout: Rollout, group: Group, rebooted: bool) -> Roll
     elif before is None:
         at = instant(now) if any(_ended_with_host(member) for member in group.members()) else None
     elif group.unreadable_nodes or any(
-        affected(member, before, now) and not _ready(member) for member in group.members()
+        _affected(member, before, now) and not _ready(member) for member in group.members()
     ):
         at = before
     else:
@@ -41,15 +43,27 @@ def note(snap: Snapshot, rollout: Rollout, group: Group, rebooted: bool) -> Roll
     return rollout if at == before else rollout._replace(host_restarted=at)
 
 
-def excused_until(host_restarted: Instant | None, workload: Workload, now: Now) -> int:
-    """The steady instant until which replicas that the host restart affected do not count as failing; 0 when they count."""
-    if host_restarted is None:
-        return 0
-    until = due(host_restarted, grants.allowance(workload), now)
-    return until if until > now.steady else 0
+class Excused(NamedTuple):
+    """The containers, by id, that do not count as failing because the host stopped them, and the steady instant until which."""
+
+    containers: frozenset[str]
+    until: int
 
 
-def affected(belief: Belief, host_restarted: Instant, now: Now) -> bool:
+NONE_EXCUSED = Excused(frozenset(), FOREVER)
+
+
+def excused(rollout: Rollout, group: Group, now: Now) -> Excused:
+    """The replicas that the last host restart excuses, for at most as long as a restart may take."""
+    at = rollout.host_restarted
+    until = due(at, grants.allowance(group.workload), now) if at is not None else 0
+    if at is None or until <= now.steady:
+        return NONE_EXCUSED
+    replicas = (*group.current.values(), *group.waiting)
+    return Excused(frozenset(belief.fact.id for belief in replicas if _affected(belief, at, now)), until)
+
+
+def _affected(belief: Belief, host_restarted: Instant, now: Now) -> bool:
     """Whether the host restart affected this replica: it ended with the host, or its container was started after that."""
     fact = belief.fact
     if _ended_with_host(belief):
