@@ -111,7 +111,7 @@ def _drain(grant: Grant, fact: ContainerFact, exit_: Exit, drain: Drain, now: No
     if longest > now.steady:
         until, message = longest, f"{fact.name} finishes its requests in flight"
         if exit_.in_flight:
-            message = f"{fact.name} finishes {exit_.in_flight} requests in flight"
+            message = f"{fact.name} finishes its requests in flight ({exit_.in_flight} left)"
         if grant.quiet is not None:
             quiet = max(due(grant.quiet, drain.quiet, now), due(since, drain.quiet, now))
             if quiet <= now.steady:
@@ -123,7 +123,7 @@ def _drain(grant: Grant, fact: ContainerFact, exit_: Exit, drain: Drain, now: No
         return Progress(grant, wait=Wait(grant.object, Waiting.DRAIN, message, until))
     if exit_.busy and elapsed(since, now) < drain.longest + CUTTING:
         until = due(since, drain.longest + CUTTING, now)
-        message = f"{fact.name} still has {exit_.in_flight} requests in flight after its drain; they are cut"
+        message = f"{fact.name} still has requests in flight after its drain ({exit_.in_flight} left); they are cut"
         return Progress(grant, cut=exit_.busy, wait=Wait(grant.object, Waiting.DRAIN, message, until))
     return grant
 
