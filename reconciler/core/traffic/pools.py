@@ -10,14 +10,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from manifests.values.desired import AddressFrom, Service, Workload
+from manifests.values.desired import AddressFrom, Service
 from providers.facts import ContainerFact, ContainerState, Endpoint, MemberFact
 from reconciler.core.exits.grants import may_cut, may_empty
 from reconciler.core.exits.inflight_requests import Place
 from reconciler.core.health.belief import Belief
-from reconciler.core.model.ledger import Grant, Ledger
+from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.reasons import Hold, Reason, Rule
 from reconciler.core.model.weight_memory import Ready
+from reconciler.core.replicas import exit_times
 from reconciler.core.replicas.roster import Roster
 from reconciler.core.replicas.snapshot import Snapshot
 from reconciler.core.traffic import floors
@@ -121,11 +122,6 @@ def _always(_: MemberFact) -> bool:
     return True
 
 
-def _workload(grant: Grant, roster: Roster) -> Workload | None:
-    group = roster.groups.get(grant.object.rpartition("/")[0])
-    return None if group is None else group.workload
-
-
 def _last_member(change: MemberChange) -> Hold:
     message = f"{change.container} keeps weight {change.before}: no other endpoint of pool {change.pool} is ready and gets traffic"
     next_step = f"bring another endpoint of {change.object} back, or set replicas of its workload to 0"
@@ -179,7 +175,7 @@ def weigh(snap: Snapshot, ledger: Ledger, suspect: frozenset[str], sound: frozen
             pool = Pool(service, balancer, fact, ledger, out, snap.now)
             for endpoint, belief in members:
                 grant = grants.get(belief.fact.id) if grants else None
-                empty = grant is not None and may_empty(grant, _workload(grant, snap.roster))
+                empty = grant is not None and may_empty(grant, exit_times.workload_of(grant, snap.roster))
                 pool.judge(endpoint, belief, grant, empty, snap.roster.share(belief.fact))
             if pool.members:
                 carried_on: Callable[[MemberFact], bool] = _always if intended else pool.carried_on
