@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from manifests.values.pod import Live
 from providers.facts import ContainerFact, ContainerStart, ContainerState, ExitCause, PortFact, Setup
+from providers.lib.clock import boottime
 from providers.runtime.docker.container import (
     UP,
     EngineContainer,
@@ -20,7 +21,7 @@ from providers.runtime.docker.container import (
 from providers.runtime.docker.daemon import Daemon
 from providers.runtime.docker.own_stops import OwnStop
 from providers.runtime.docker.ports import published
-from providers.runtime.docker.timestamps import SECOND, boot_wall, steady, to_steady
+from providers.runtime.docker.timestamps import SECOND, boot_wall, to_steady
 
 SETTLE = 30 * SECOND
 """How long after its own start an engine may take to restart its containers."""
@@ -114,7 +115,7 @@ def _settled(pod: Pod, context: NodeContext) -> ContainerState:
     state = pod.state
     if state is not ContainerState.EXITED or pod.main.state is not ContainerState.EXITED or context.podman:
         return state
-    young = context.daemon.started and steady() - context.daemon.started < SETTLE
+    young = context.daemon.started and boottime() - context.daemon.started < SETTLE
     return ContainerState.RESTARTING if young and pod.main.restart not in ("no", "") else state
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from providers.errors import Gone, ProviderError, Rejected, Unreachable
 from providers.facts import LABEL_INSTANCE, ContainerFact, ContainerState, Setup
+from providers.lib.clock import boottime
 from providers.runtime.docker.client import CONNECT_SECONDS, EngineClient
 from providers.runtime.docker.container import LABEL_CONTAINER, UP, EngineContainer, Pod, headless_pod, make_pod
 from providers.runtime.docker.daemon import Daemon, find_daemon
@@ -28,7 +29,7 @@ from providers.runtime.docker.fact import NodeContext, container_fact
 from providers.runtime.docker.inspection import listed_container, read_addresses, read_container
 from providers.runtime.docker.own_stops import OwnStops
 from providers.runtime.docker.secrets import Secrets
-from providers.runtime.docker.timestamps import SECOND, age_span, steady, wall
+from providers.runtime.docker.timestamps import SECOND, age_span, wall
 
 EVENTS_KEPT = 256
 """How many events Docker keeps (moby's `eventsLimit`)."""
@@ -227,7 +228,7 @@ class Observer:
             return listed_container(entry)
 
     def _look(self) -> list[EngineContainer]:
-        last, began, began_wall = self._last, steady(), wall()
+        last, began, began_wall = self._last, boottime(), wall()
         daemon = self.daemon()
         listed = self._client.get("/containers/json", self._client.node, all="1")
         if not isinstance(listed, list):

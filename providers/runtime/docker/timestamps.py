@@ -9,6 +9,8 @@ import re
 import time
 from datetime import UTC, datetime
 
+from providers.lib.clock import boottime
+
 SECOND = 1_000_000_000
 TICKS = os.sysconf("SC_CLK_TCK")
 """Clock ticks per second of the times in /proc/PID/stat."""
@@ -33,11 +35,6 @@ _SAME_OFFSET = 200_000_000
 def wall() -> int:
     """The wall clock in ns."""
     return time.time_ns()
-
-
-def steady() -> int:
-    """CLOCK_BOOTTIME in ns."""
-    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
 def parse_timestamp(text: str) -> int:
@@ -79,7 +76,7 @@ class _Offset:
 
     def get(self) -> int:
         """The offset in ns."""
-        now = steady() - wall()
+        now = boottime() - wall()
         if self._value is None or abs(now - self._value) > _SAME_OFFSET:
             self._value = now
         return self._value

@@ -12,6 +12,7 @@ from providers.facts import (
     ContainerState,
     ExitCause,
 )
+from providers.lib.clock import boottime
 from providers.runtime.docker.container import EngineContainer, make_pod
 from providers.runtime.docker.daemon import Daemon
 from providers.runtime.docker.fact import NodeContext, container_fact
@@ -19,7 +20,6 @@ from providers.runtime.docker.own_stops import OwnStop
 from providers.runtime.docker.timestamps import (
     SECOND,
     boot_wall,
-    steady,
     wall,
 )
 from tests.providers.runtime.docker.bench import Bench
@@ -28,7 +28,7 @@ from tests.providers.runtime.docker.engine import container, template
 
 
 def context(**changes: object) -> NodeContext:
-    long_ago = Daemon(1, max(1, steady() - 3600 * SECOND))
+    long_ago = Daemon(1, max(1, boottime() - 3600 * SECOND))
     return replace(NodeContext("local", {}, long_ago, False), **changes)
 
 
@@ -43,7 +43,7 @@ def test_the_exit_cause_follows_from_code_stop_and_time() -> None:
     stop = {"id": OwnStop(ended.started_at, "")}
     assert cause(ended, context(stops=stop)) is ExitCause.STOPPED_BY_US
     assert cause(ended, context(stops={"id": OwnStop(1, "")})) is ExitCause.EXITED
-    restarted = Daemon(1, steady() - 40 * SECOND)
+    restarted = Daemon(1, boottime() - 40 * SECOND)
     before = replace(ended, finished_at=wall() - 50 * SECOND, exit_code=137)
     assert cause(before, context(daemon=restarted)) is ExitCause.HOST_RESTARTED
     rebooted = replace(ended, finished_at=boot_wall() - SECOND)
@@ -52,8 +52,8 @@ def test_the_exit_cause_follows_from_code_stop_and_time() -> None:
 
 def test_an_engine_that_has_just_started_restarts_its_containers_itself() -> None:
     ended = exited_container(restart="unless-stopped", finished_at=wall() - 50 * SECOND)
-    young = context(daemon=Daemon(1, steady() - 10 * SECOND))
-    old = context(daemon=Daemon(1, steady() - 40 * SECOND))
+    young = context(daemon=Daemon(1, boottime() - 10 * SECOND))
+    old = context(daemon=Daemon(1, boottime() - 40 * SECOND))
     assert container_fact(make_pod(ended, ()), young).state is ContainerState.RESTARTING
     assert container_fact(make_pod(ended, ()), old).state is ContainerState.EXITED
     assert container_fact(make_pod(replace(ended, restart="no"), ()), young).state is ContainerState.EXITED
