@@ -28,9 +28,10 @@ from reconciler.core.model.instant import FOREVER, Instant, Now
 from reconciler.core.model.ledger import Absence, Ledger
 from reconciler.core.model.observed import Observed
 from reconciler.core.model.reasons import Reason
-from reconciler.core.model.revision import RevisionMark
+from reconciler.core.model.revision import RevisionMark, revision_key
 from reconciler.core.replicas.roster import Roster
 from reconciler.core.replicas.snapshot import Snapshot
+from reconciler.core.replicas.specs import declared as declared_spec
 from tests.sim.manifest import INSTANCE, NAMES, NODE, POOLS, ZONE, Shop, Spec
 
 NOW = Now(1_800_000_000 * SECOND, 10_000 * SECOND, "boot")
@@ -106,6 +107,18 @@ class Scene:
                 )
                 self.records[key], self.owners[key] = RecordSet(spec.ttl, values), f"{INSTANCE}/dnspolicy/{spec.name}"
         self.ledger = replace(self.ledger, revisions={spec.key: RevisionMark(1, spec.revision) for spec in specs})
+        self.remember(Shop(tuple(specs)).desired())
+
+    def remember(self, desired: Desired) -> None:
+        """Let the ledger have the specs of these manifests."""
+        services = {service.key: service for service in desired.services}
+        known = {
+            revision_key(workload.key, workload.template.revision): declared_spec(
+                workload.template, desired.services_of.get(workload.key, ()), services
+            )
+            for workload in desired.workloads
+        }
+        self.ledger = replace(self.ledger, specs=known)
 
     def add(self, spec: Spec, fact: ContainerFact, weight: int = 100) -> None:
         """Add a container that is ready and has weight in all pools of its spec."""

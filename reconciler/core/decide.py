@@ -22,7 +22,17 @@ from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.observed import Observed
 from reconciler.core.model.reasons import Hold, Reason, Rule
 from reconciler.core.model.step import Step
-from reconciler.core.replicas import availability, exit_times, foreign, image_pins, memory, roster, templates
+from reconciler.core.replicas import (
+    availability,
+    exit_times,
+    foreign,
+    image_pins,
+    memory,
+    roster,
+    specs,
+    templates,
+    trials,
+)
 from reconciler.core.replicas.availability import Availability
 from reconciler.core.replicas.snapshot import Snapshot
 from reconciler.core.rollouts import revisions
@@ -65,13 +75,14 @@ def _pass(desired: Desired, observed: Observed, now: Now, before: Ledger, last: 
 
     `before` is the ledger without the grants of earlier passes.
     """
-    # Facts: which ones may be used, which containers this instance manages, and which workload and role each has.
+    # Facts: which ones may be used, which containers this instance manages, how each is judged, and which role each has.
     admitted = foreign.admit(desired, observed, belief.sight_of(desired, observed, now))
-    containers = roster.sort_containers(admitted, observed, observed.ledger, now)
+    known = specs.follow(admitted, observed)
+    containers = roster.sort_containers(admitted, observed, known, now)
     snap = Snapshot(admitted.desired, observed, admitted.sight, containers, now)
 
     # The ledger: what this look adds to it, one change after the other.
-    ledger = admitted.remember(memory.remember(snap, observed.ledger))
+    ledger = admitted.remember(memory.remember(snap, known))
     rollouts = revisions.follow(snap, ledger)
     if rollouts.ledger.rollouts != ledger.rollouts:
         snap = replace(snap, roster=roster.sort_containers(admitted, observed, rollouts.ledger, now))
@@ -109,7 +120,7 @@ def _pass(desired: Desired, observed: Observed, now: Now, before: Ledger, last: 
     zone_hash = publish.publish(snap, names, pruning, out)
     changes.containers(snap, gated, out)
 
-    stages = (rollouts, missing, gated, out, weights)
+    stages = (trials.report(snap), rollouts, missing, gated, out, weights)
     holds = {hold for stage in (admitted, names, *stages) for hold in stage.holds} | set(_unknown(snap))
     waits = {wait for stage in stages for wait in stage.waits} | set(restart_requests.waits(snap, ledger))
     ledger = _forget(out.ledger, out.ids)

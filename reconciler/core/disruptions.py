@@ -190,7 +190,8 @@ def carry_on(snap: Snapshot, weights: Weights, names: Names, out: Outbox) -> Non
             if grant.grace is not None:
                 grace = grant.grace
             elif workload is not None:
-                grace = restart_gates.grace_of(workload.template.container, grant.cause, grace)
+                probed = snap.roster.container_of(workload, fact)
+                grace = restart_gates.grace_of(probed, grant.cause, snap.roster.grace_of(workload, fact))
             first = grant.recreate and grant.cause is Reason.TEMPLATE_CHANGED
             message = (
                 f"{progress.despite}; that delays a stop by one drain at most"

@@ -10,13 +10,14 @@ from dataclasses import replace
 
 from manifests.values.desired import SECOND, Desired
 from manifests.values.dns import Publish
-from providers.facts import Generation, Known, ProbeFact, Probes, ProbeValue
+from providers.facts import ContainerState, Generation, Known, ProbeFact, Probes, ProbeValue
 from reconciler.core import decide, effects
 from reconciler.core.decision import Decision, Plan, Planned
 from reconciler.core.dns import target_health
 from reconciler.core.health import belief
 from reconciler.core.model.instant import FOREVER, Now
 from reconciler.core.model.observed import Observed
+from reconciler.core.model.spec import Answer
 from reconciler.core.model.reasons import Rule
 from reconciler.core.model.step import Step
 from reconciler.core.model.target_probe import TargetProbe
@@ -103,6 +104,26 @@ def _passing(observed: Observed, new: Iterable[TargetProbe], now: Now) -> Observ
     return replace(observed, target_answers={**observed.target_answers, **added}) if added else observed
 
 
+def _proven(observed: Observed, decision: Decision, now: Now) -> Observed:
+    """The facts with passing results of all trials that have none yet, like the probes of containers that are started."""
+    roster = decision.status.roster if decision.status is not None else None
+    if roster is None or not roster.asked:
+        return observed
+    fact = ProbeFact(ProbeValue.PASS, ProbeValue.PASS, 1, 1, now.steady, now.steady, FOREVER, "forecast")
+    trials = dict(observed.trials)
+    for group in roster.groups.values():
+        for belief in group.members():
+            asked, generation = roster.asked.get(belief.fact.id), belief.fact.generation
+            missing = {
+                name: Answer(trial, fact)
+                for name, trial in (asked.trials if asked is not None else ())
+                if (known := trials.get(generation, {}).get(name)) is None or known.trial != trial
+            }
+            if missing and belief.fact.state is ContainerState.RUNNING:
+                trials[generation] = {**trials.get(generation, {}), **missing}
+    return observed if trials == observed.trials else replace(observed, trials=trials)
+
+
 def forecast(desired: Desired, observed: Observed, now: Now) -> Plan:
     """All steps until convergence, in order, each with the steps before it."""
     start = now.steady
@@ -119,7 +140,7 @@ def forecast(desired: Desired, observed: Observed, now: Now) -> Plan:
         probes = _target_probes(desired, decision)
         known = probes if known is None else known
         before = observed
-        observed = _passing(observed, probes - known, now)
+        observed = _proven(_passing(observed, probes - known, now), decision, now)
         if decision.steps:
             for step in decision.steps:
                 after = tuple(sorted({numbers[follow] for follow in step.follows if follow in numbers}))

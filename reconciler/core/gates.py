@@ -26,6 +26,7 @@ from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.reasons import Hold, Reason, Rule, Wait, Waiting
 from reconciler.core.model.want import Kind, Want
 from reconciler.core.replicas import availability, memory
+from reconciler.core.replicas.roster import Group
 from reconciler.core.rollouts import replacement
 
 STARTS_PER_NODE = 4
@@ -154,6 +155,19 @@ class _Gate:
             restart_gates.heal(want, workload, self.counters) if want.cause in URGENT else self.retire(want, workload)
         )
 
+    def lost(self, group: Group) -> set[str]:
+        """Containers by id that run and are not leaving yet, and of which nothing is known because their revision's spec is lost."""
+        asked, grants = self.roster.asked, self.counters.ledger.grants
+        return {
+            belief.fact.id
+            for belief in (group.outgoing if asked else ())
+            if belief.fact.state in UP
+            and belief.fact.id not in grants
+            and belief.ready is ProbeValue.UNKNOWN
+            and belief.fact.id in asked
+            and asked[belief.fact.id].container is None
+        }
+
     def retire(self, want: Want, workload: Workload) -> Hold | Wait | None:
         group, counts = self.roster.groups[workload.key], self.counts[workload.key]
         if want.kind is Kind.RECREATE and want.fact is not None and want.fact.state is ContainerState.PAUSED:
@@ -178,6 +192,10 @@ class _Gate:
             message = f"{want.container} stays until its replacement has been created"
         if message:
             return Wait(want.object, Waiting.REPLACEMENT, message)
+        if want.kind is Kind.RETIRE and (lost := self.lost(group)):
+            # Nothing is known of these, and each leaves only when an available one takes its place: they count as what they may be.
+            counts = counts._replace(total=counts.total + len(lost))
+            available = available or (want.fact is not None and want.fact.id in lost)
         taken = self.taken.get(workload.key, 0)
         message = replacement.over_budget(group, counts, available, unknown, taken)
         dark = self.without_traffic(workload, want.fact)
@@ -193,6 +211,10 @@ class _Gate:
         if message:
             until = counts.until if counts.until < FOREVER else None
             next_step = f"bring replicas of {workload.key} back, or raise its availability.maxUnavailable"
+            if belief is not None and belief.reason is Reason.SPEC_LOST:
+                message = (
+                    f"{message}; the probes of {want.container} are not known any more, because the ledger was lost"
+                )
             return Hold(want.object, want.id, Rule.BUDGET, message, until=until, next_step=next_step)
         limit = max(1, workload.max_unavailable)
         # An unavailable container may still serve (a last member, a doubted probe): if it runs and comes back, it counts

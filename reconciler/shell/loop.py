@@ -302,6 +302,7 @@ class Loop:
             contexts=self.probing.label_contexts.contexts,
             under_way=frozenset(self.applier.busy),
             target_answers=dict(self.probing.name_targets.verdicts),
+            trials={generation: dict(answers) for generation, answers in self.probing.trials.items()},
         )
 
     def _act(self, steps: tuple[Step, ...]) -> None:

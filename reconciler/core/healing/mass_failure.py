@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from manifests.values.desired import SECOND, Container
+from manifests.values.desired import SECOND
 from manifests.values.limits import MassFailure
 from providers.facts import ContainerState, Generation, Probes, ProbeValue
 from reconciler.core.exits.grants import URGENT
@@ -58,9 +58,9 @@ class Outbreaks:
     settled_at: Mapping[str, int] = field(default_factory=dict)
 
 
-def window_of(container: Container) -> int:
+def window_of(group: Group) -> int:
     """The span in which failures count as simultaneous: the longest period times failureThreshold of its probes."""
-    probes = (container.startup, container.liveness)
+    probes = (probe for container in group.probed for probe in (container.startup, container.liveness))
     return max((probe.period * probe.failure_threshold for probe in probes if probe is not None), default=0)
 
 
@@ -165,7 +165,7 @@ def watch(snap: Snapshot, ledger: Ledger) -> Outbreaks:
     }
     for key in sorted(failing | {outbreak for outbreak in ledger.outbreaks if outbreak in snap.roster.groups}):
         group = snap.roster.groups[key]
-        look.judge(key, _replicas(group), window_of(group.workload.template.container), healthy)
+        look.judge(key, _replicas(group), window_of(group), healthy)
     for node, groups in sorted(_by_node(snap.roster, failing, ledger).items()):
         members = {
             name: belief for group in groups for name, belief in _replicas(group).items() if belief.fact.node == node
@@ -176,7 +176,7 @@ def watch(snap: Snapshot, ledger: Ledger) -> Outbreaks:
             if any(belief.live is _FAIL and belief.fact.node == node for belief in group.current.values())
         ]
         if len(bad) > 1 or f"node/{node}" in ledger.outbreaks:
-            window = max((window_of(group.workload.template.container) for group in groups), default=0)
+            window = max((window_of(group) for group in groups), default=0)
             look.judge(f"node/{node}", members, window, healthy)
     suspect = frozenset(look.suspect)
     return Outbreaks(look.rows, look.active, look.of, suspect, _sound(snap, failing), look.settled_at)
@@ -191,10 +191,10 @@ def _sound(snap: Snapshot, failing: Collection[str]) -> frozenset[str]:
     """Containers that fail only by their liveness probe: their readiness passes, or they have no readiness probe."""
     sound: set[str] = set()
     for group in (snap.roster.groups[key] for key in failing):
-        probed = group.workload.template.container.readiness is not None
         for belief in group.current.values():
             if belief.failed is not Reason.LIVENESS_FAILED:
                 continue
+            probed = snap.roster.container_of(group.workload, belief.fact).readiness is not None
             verdicts = snap.observed.probes.get(belief.fact.generation)
             ready = verdicts.readiness if verdicts is not None else None
             if not probed or (ready is not None and ready.value is _PASS):
@@ -218,7 +218,7 @@ def _by_node(roster: Roster, failing: Collection[str], ledger: Ledger) -> dict[s
         }
     by_node: dict[str, list[Group]] = {node: [] for node in nodes}
     for _, group in sorted(roster.groups.items()) if nodes else ():
-        if window_of(group.workload.template.container):
+        if window_of(group):
             for node in nodes.intersection(group.workload.nodes):
                 by_node[node].append(group)
     return by_node

@@ -47,8 +47,8 @@ class RestartCounters:
         """Node -> for how many of its running containers with probes the prober fails, and the number of such containers."""
         counts: dict[str, tuple[int, int]] = {}
         for group in self.snap.roster.groups.values():
-            container, nodes = group.workload.template.container, group.workload.nodes
-            if container.liveness is None and container.startup is None:
+            nodes = group.workload.nodes
+            if all(container.liveness is None and container.startup is None for container in group.probed):
                 continue
             for belief in group.current.values():
                 node = belief.fact.node

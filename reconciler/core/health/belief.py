@@ -158,8 +158,10 @@ def _fresh(fact: ProbeFact | None, steady: int) -> tuple[ProbeValue, int, int]:
     return (value, fact.since, limit) if value is _PASS or value is _FAIL else (_UNKNOWN, 0, limit)
 
 
-def believe(fact: ContainerFact, container: Container, probes: Mapping[Generation, Probes], steady: int) -> Belief:
-    """The belief about one container from its state and its probes.
+def believe(
+    fact: ContainerFact, container: Container | None, probes: Mapping[Generation, Probes], steady: int
+) -> Belief:
+    """The belief about one container from its state and its probes; `container` None = its probes are not known any more.
 
     Without a liveness probe it never fails for its health; without a startup probe it counts as started; without a
     readiness probe it is ready while it runs. Startup gates the other two. A failed liveness verdict means not ready.
@@ -167,6 +169,8 @@ def believe(fact: ContainerFact, container: Container, probes: Mapping[Generatio
     if fact.state is not _RUNNING:
         reason = Reason.PAUSED if fact.state is ContainerState.PAUSED else Reason.NOT_RUNNING
         return Belief(fact, _UNKNOWN, _FAIL, 0, FOREVER, reason)
+    if container is None:
+        return Belief(fact, _UNKNOWN, _UNKNOWN, 0, FOREVER, Reason.SPEC_LOST)
     verdicts = probes.get(Generation(fact.id, fact.started_at), _NO_PROBES)
     since = fact.running_since
     until = FOREVER

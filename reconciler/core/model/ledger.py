@@ -18,6 +18,7 @@ from reconciler.core.model.override import Override
 from reconciler.core.model.reasons import Reason
 from reconciler.core.model.restart_request import Request
 from reconciler.core.model.revision import RevisionMark, Rollout
+from reconciler.core.model.spec import Spec
 from reconciler.core.model.weight_memory import Cut, Ready, Weighed
 
 
@@ -150,7 +151,9 @@ class Ledger:
     `provider/pool` -> its members' weights, and those that lost their weight for health lately. panics: `provider/pool` -> since
     when too few members are ready. overrides: object -> override. names: key of a policy or record -> the waits of its names. pins:
     `workload key@revision` -> (container, digest) of its images. templates: `workload key@revision` -> its template as JSON, while
-    it may still be needed and is not declared any more. exit_times: workload key -> drain and grace of its last manifest.
+    it may still be needed and is not declared any more. exit_times: workload key -> drain and grace of its last manifest. specs:
+    `workload key@revision` -> what the revision declared about its running containers. proven: container id -> its own spec, where
+    part of a change of its revision's spec has passed on it. accepted: keys whose trials an operator has accepted.
     """
 
     grants: Mapping[str, Grant] = field(default_factory=dict)
@@ -185,3 +188,6 @@ class Ledger:
     pins: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     templates: Mapping[str, str] = field(default_factory=dict)
     exit_times: Mapping[str, ExitTimes] = field(default_factory=dict)
+    specs: Mapping[str, Spec] = field(default_factory=dict)
+    proven: Mapping[str, Spec] = field(default_factory=dict)
+    accepted: frozenset[str] = frozenset()

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from providers.facts import Generation
-from reconciler.core.model import override, weight_memory
+from reconciler.core.model import override, spec, weight_memory
 from reconciler.core.model.adopted import Adopted
 from reconciler.core.model.dns_memory import read_name
 from reconciler.core.model.instant import Instant, read_instant
@@ -78,8 +78,13 @@ _READ: Mapping[str, Any] = {
     "pins": lambda raw: tuple((container, digest) for container, digest in raw),
     "templates": str,
     "exit_times": lambda raw: ExitTimes(*raw),
+    "specs": spec.read,
+    "proven": spec.read,
 }
-_FLAGS = ("passed", "taken_over", "zones", "approvals")
+_WRITE: Mapping[str, Any] = {"specs": spec.write, "proven": spec.write}
+"""Sections whose values JSON cannot write as they are."""
+
+_FLAGS = ("passed", "taken_over", "zones", "approvals", "accepted")
 _SINGLE = "ledger"
 
 
@@ -101,8 +106,7 @@ def to_rows(
         rows = {key: text for key, text in known.items() if key[0] in same}
     for section in _READ:
         if section not in same:
-            for key, value in getattr(ledger, section).items():
-                rows[section, key] = json.dumps(value)
+            rows |= _section(section, ledger, earlier)
     for section in _FLAGS:
         if section not in same:
             for key in getattr(ledger, section):
@@ -111,6 +115,23 @@ def to_rows(
     rows[_SINGLE, "history_lost"] = json.dumps(ledger.history_lost)
     rows[_SINGLE, "clock"] = json.dumps(ledger.clock)
     return rows
+
+
+def _section(
+    section: str, ledger: Ledger, earlier: tuple[Ledger, Mapping[tuple[str, str], str]] | None
+) -> dict[tuple[str, str], str]:
+    """The rows of one section. Where writing a value takes long, the text of an unchanged value (the same object) is reused."""
+    values, form = getattr(ledger, section), _WRITE.get(section)
+    if form is None:
+        return {(section, key): json.dumps(value) for key, value in values.items()}
+    before: Mapping[str, Any] = {} if earlier is None else getattr(earlier[0], section)
+    known: Mapping[tuple[str, str], str] = {} if earlier is None else earlier[1]
+    return {
+        (section, key): known[section, key]
+        if before.get(key) is value and (section, key) in known
+        else json.dumps(form(value))
+        for key, value in values.items()
+    }
 
 
 def from_rows(rows: Mapping[tuple[str, str], str]) -> Ledger:
@@ -124,7 +145,9 @@ def from_rows(rows: Mapping[tuple[str, str], str]) -> Ledger:
     single: dict[str, Any] = {"source": "", "history_lost": None, "clock": None}
     for (section, key), text in rows.items():
         if section in sections:
-            sections[section][key] = _READ[section](json.loads(text))
+            value = _READ[section](json.loads(text))
+            if value is not None:
+                sections[section][key] = value
         elif section in flags:
             flags[section].add(key)
         elif section == _SINGLE and key in single:
@@ -135,6 +158,7 @@ def from_rows(rows: Mapping[tuple[str, str], str]) -> Ledger:
         taken_over=frozenset(flags["taken_over"]),
         zones=frozenset(flags["zones"]),
         approvals=frozenset(flags["approvals"]),
+        accepted=frozenset(flags["accepted"]),
         source=single["source"],
         history_lost=read_instant(single["history_lost"]),
         clock=read_instant(single["clock"]),

@@ -69,15 +69,18 @@ class Command:
 def apply_commands(ledger: Ledger, commands: tuple[Command, ...]) -> Ledger:
     """The ledger after these commands. Unknown verbs change nothing: the inbox may have commands of a newer version.
 
-    Resuming an object also allows new tries for its Failed replicas and for a rolling rollout that has failed.
+    Resuming an object also allows new tries for its Failed replicas and for a rolling rollout that has failed, and accepts its
+    trials that fail.
     """
     suspensions, escalations, rollouts = dict(ledger.suspensions), dict(ledger.escalations), dict(ledger.rollouts)
     approvals, requests, overrides = set(ledger.approvals), dict(ledger.requests), ledger.overrides
+    accepted = set(ledger.accepted)
     for command in commands:
         if command.verb == "suspend":
             suspensions[command.object] = Suspension(command.who, command.reason, command.until_wall, command.probes)
         elif command.verb == "resume":
             suspensions.pop(command.object, None)
+            accepted.add(command.object)
             escalations = {key: value for key, value in escalations.items() if not _covers(command.object, key)}
             rollouts |= {
                 key: retry_failed(rollout) for key, rollout in rollouts.items() if _covers(command.object, key)
@@ -96,6 +99,7 @@ def apply_commands(ledger: Ledger, commands: tuple[Command, ...]) -> Ledger:
         ledger,
         suspensions=suspensions,
         approvals=frozenset(approvals),
+        accepted=frozenset(accepted),
         requests=requests,
         rollouts=rollouts,
         overrides=overrides,

@@ -7,6 +7,7 @@ from providers.facts import ContainerFact, Generation, Known, PoolFact, ProbeFac
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.probe_context import Context
 from reconciler.core.model.push_fact import PushFact
+from reconciler.core.model.spec import Answer
 from reconciler.core.model.target_probe import TargetProbe
 
 RuntimeFacts = Known[tuple[ContainerFact, ...]] | Unknown
@@ -22,7 +23,8 @@ class Observed:
     pushes: generation -> the latest push that counts. target_answers: question about a target address -> its verdict.
     source_read_at: steady instant of the last complete read of the source. busy: container names, `provider/pool/address:port`
     or `provider/zone` with a call whose outcome is unknown after its time limit. under_way: the same for calls within their limit.
-    contexts: parsed probe contexts on labels of foreign containers, by their text.
+    contexts: parsed probe contexts on labels of foreign containers, by their text. trials: generation -> what was tried on it beside
+    the probes that decide, by name (`replicas/specs.trials`).
     """
 
     runtimes: Mapping[str, RuntimeFacts] = field(default_factory=dict)
@@ -36,3 +38,4 @@ class Observed:
     under_way: frozenset[str] = frozenset()
     contexts: Mapping[str, Context] = field(default_factory=dict)
     target_answers: Mapping[TargetProbe, ProbeFact] = field(default_factory=dict)
+    trials: Mapping[Generation, Mapping[str, Answer]] = field(default_factory=dict)

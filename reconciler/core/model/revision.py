@@ -27,6 +27,11 @@ ENDED = frozenset({Standing.SUPERSEDED, Standing.EXPIRED, Standing.FAILED})
 """States of revisions that neither have the traffic nor wait for it."""
 
 
+def revision_key(workload: str, revision: str) -> str:
+    """How one revision of a workload is named: `workload/web@1234567890abcdef`."""
+    return f"{workload}@{revision}"
+
+
 class RevisionMark(NamedTuple):
     """The number of a workload's newest revision; going back to an old template gets a new number."""
 

@@ -8,6 +8,7 @@ read again from the containers.
 from dataclasses import replace
 
 from reconciler.core.model.ledger import Ledger
+from reconciler.core.model.revision import revision_key
 from reconciler.core.replicas.roster import Group
 from reconciler.core.replicas.snapshot import Snapshot
 
@@ -15,14 +16,9 @@ Pins = tuple[tuple[str, str], ...]
 """(container of the pod, digest), as `ContainerFact.digests`."""
 
 
-def pin_key(workload: str, revision: str) -> str:
-    """The key of a revision's pins in the ledger."""
-    return f"{workload}@{revision}"
-
-
 def pins_of(ledger: Ledger, workload: str, revision: str) -> Pins:
     """The digests for further containers of a revision; empty while it has no container."""
-    return ledger.pins.get(pin_key(workload, revision), ())
+    return ledger.pins.get(revision_key(workload, revision), ())
 
 
 def learn(snap: Snapshot, ledger: Ledger) -> Ledger:
@@ -47,9 +43,9 @@ def _learn(key: str, group: Group, ledger: Ledger, pins: dict[str, Pins]) -> Non
             continue
         revisions.add(fact.mark.revision)
         if fact.digests:
-            observed.append((pin_key(key, fact.mark.revision), fact.digests))
+            observed.append((revision_key(key, fact.mark.revision), fact.digests))
     for revision in revisions:
-        name = pin_key(key, revision)
+        name = revision_key(key, revision)
         if name in ledger.pins:
             pins[name] = ledger.pins[name]
     for name, digests in observed:

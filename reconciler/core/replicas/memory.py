@@ -109,7 +109,7 @@ def remember(snap: Snapshot, ledger: Ledger) -> Ledger:
     source, history_lost = ledger.source, ledger.history_lost
     owned = not source and _owns(snap)
     first_run = not source and not owned and not snap.roster.unreadable_nodes
-    if is_empty(ledger) and (owned or snap.roster.unreadable_nodes):
+    if is_empty(snap.observed.ledger) and (owned or snap.roster.unreadable_nodes):
         # Containers on a node that cannot be read may be ours: until it is read, an empty ledger counts as lost.
         history_lost = instant(snap.now)
     elif history_lost is not None:

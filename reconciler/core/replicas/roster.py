@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import NamedTuple
 
+from manifests.values.desired import Container as Probed
 from manifests.values.desired import Push, Workload
 from manifests.values.rollouts import STAGED, Strategy
-from providers.facts import ContainerFact, ContainerState, Mark, ProbeValue, container_name
+from providers.facts import ContainerFact, ContainerState, Generation, Mark, Probes, ProbeValue, container_name
 from reconciler.core.health import overrides, precedence, push_channel
 from reconciler.core.health.belief import Belief, Sight, believe
 from reconciler.core.health.push_channel import NO_CHANNEL, Channel
@@ -25,7 +26,9 @@ from reconciler.core.model.instant import Now
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.observed import Observed
 from reconciler.core.model.revision import FULL, Rollout, Standing, keeps
+from reconciler.core.replicas import specs
 from reconciler.core.replicas.foreign import ForeignContainers
+from reconciler.core.replicas.specs import Asked, Specs
 
 _DOWN = {ContainerState.CREATED, ContainerState.EXITED}
 
@@ -36,7 +39,7 @@ class Group:
 
     `current` is keyed by ordinal; the lists are sorted by (ordinal, name); `unreadable_nodes` are nodes of the workload whose
     runtime cannot be read. `serving` is the revision of the current ones; `coming` tells that replicas of the declared one are
-    created.
+    created. `earlier` are the probes of replicas that are not judged by those of the manifest.
     """
 
     workload: Workload
@@ -48,6 +51,12 @@ class Group:
     kept: list[Belief] = field(default_factory=list)
     serving: str = ""
     coming: bool = True
+    earlier: tuple[Probed, ...] = ()
+
+    @property
+    def probed(self) -> tuple[Probed, ...]:
+        """All probes by which replicas of the workload are judged, as containers."""
+        return (self.workload.template.container, *self.earlier)
 
     def members(self) -> list[Belief]:
         """All containers of the workload but those that are kept and stopped."""
@@ -70,7 +79,8 @@ class Roster:
 
     `leaving`, `pending` and `released` are those of `adoption.Adoption`. `shares` gives, for workloads whose revisions have a share
     of the traffic, the share of each (of 10,000) by the workload's name; None while it is not known. `unreadable_nodes` are all
-    nodes whose runtime cannot be read.
+    nodes whose runtime cannot be read. `asked` says of containers, by id, how they are judged and reached, where that is not simply
+    as the manifest says; `selected` are their workloads' keys by the services that reach them.
     """
 
     groups: Mapping[str, Group]
@@ -82,6 +92,18 @@ class Roster:
     pending: Mapping[str, Sequence[str]] = field(default_factory=dict)
     released: Sequence[ContainerFact] = ()
     shares: Mapping[str, Mapping[str, int] | None] = field(default_factory=dict)
+    asked: Mapping[str, Asked] = field(default_factory=dict)
+    selected: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def container_of(self, workload: Workload, fact: ContainerFact | None) -> Probed:
+        """The container with the probes by which this one is judged; those of the manifest where they are not known any more."""
+        asked = self.asked.get(fact.id) if fact is not None else None
+        return workload.template.container if asked is None or asked.container is None else asked.container
+
+    def grace_of(self, workload: Workload, fact: ContainerFact | None) -> int:
+        """How long the container's pod may take to stop (ns)."""
+        asked = self.asked.get(fact.id) if fact is not None else None
+        return workload.template.grace if asked is None or asked.spec is None else asked.spec.grace
 
     def share(self, fact: ContainerFact) -> int | None:
         """The share of the container's revision, of 10,000: 10,000 where revisions have no shares, None while it is not known.
@@ -184,6 +206,7 @@ def sort_containers(admitted: ForeignContainers, observed: Observed, ledger: Led
     down: list[tuple[Group, Belief]] = []
     running = ContainerState.RUNNING
     instance, probes, steady = desired.instance.id, observed.probes, now.steady
+    spec_of, asked = Specs(desired, ledger), dict[str, Asked]()
     pushes, overriding = observed.pushes, ledger.overrides
     channel = _channel(sight, by_name, observed, now) if pushes else NO_CHANNEL
     for facts in sight.runtimes.values():
@@ -198,7 +221,13 @@ def sort_containers(admitted: ForeignContainers, observed: Observed, ledger: Led
                 continue
             workload = group.workload
             container = containers.get(fact.id) if containers else None
-            belief = believe(fact, container or workload.template.container, probes, steady)
+            verdicts, judged = probes, container
+            if container is None:
+                judged = workload.template.container
+                if (own := spec_of.own(workload, fact)) is not None:
+                    asked[fact.id], judged = own, own.container
+                    verdicts = _verdicts(own, fact, observed)
+            belief = believe(fact, judged, verdicts, steady)
             if pushes and workload.push is not None:
                 belief = precedence.apply_push(belief, pushes.get(fact.generation), workload.push, channel, now)
             if overriding:
@@ -220,6 +249,8 @@ def sort_containers(admitted: ForeignContainers, observed: Observed, ledger: Led
         for beliefs in (group.outgoing, group.surplus, group.waiting, group.kept):
             if len(beliefs) > 1:
                 beliefs.sort(key=_order)
+        if asked:
+            group.earlier = _earlier(group, asked)
         if unreadable:
             group.unreadable_nodes = tuple(sorted(node for node in set(group.workload.nodes) if node in unreadable))
     orphans.sort(key=lambda fact: (fact.name, fact.node))
@@ -234,7 +265,39 @@ def sort_containers(admitted: ForeignContainers, observed: Observed, ledger: Led
         pending=admitted.pending,
         released=admitted.released,
         shares={name: of_workload.shares for name, of_workload in stages.items()},
+        asked=asked,
+        selected=_selected(groups, asked) if asked else {},
     )
+
+
+def _verdicts(asked: Asked, fact: ContainerFact, observed: Observed) -> Mapping[Generation, Probes]:
+    """The verdicts of a container; a trial that has just become its probe brings its own."""
+    answers = observed.trials.get(fact.generation)
+    if not answers or asked.container is None:
+        return observed.probes
+    verdicts = observed.probes.get(fact.generation, Probes())
+    passed = {
+        name: answer.fact
+        for name, answer in answers.items()
+        if name in specs.PROBES and answer.trial == getattr(asked.container, name)
+    }
+    return {fact.generation: verdicts._replace(**passed)} if passed else observed.probes
+
+
+def _earlier(group: Group, asked: Mapping[str, Asked]) -> tuple[Probed, ...]:
+    """The distinct probes, other than the manifest's, by which replicas of a workload are judged."""
+    own = (asked.get(belief.fact.id) for belief in group.members())
+    return tuple(dict.fromkeys(spec.container for spec in own if spec is not None and spec.container is not None))
+
+
+def _selected(groups: Mapping[str, Group], asked: Mapping[str, Asked]) -> dict[str, list[str]]:
+    """The workloads whose containers services reach as an earlier manifest says, by the service's key."""
+    selected: dict[str, list[str]] = {}
+    for key, group in groups.items():
+        specs_of = (asked[belief.fact.id].spec for belief in group.members() if belief.fact.id in asked)
+        for service in dict.fromkeys(name for spec in specs_of if spec is not None for name, _ in spec.services):
+            selected.setdefault(service, []).append(key)
+    return selected
 
 
 def _end_failed_rollout(group: Group, ledger: Ledger) -> None:

@@ -5,18 +5,14 @@ serves. The ledger keeps them as JSON, written once when a revision is declared;
 containers go on, and a replica that is gone is reported and not recreated. `decide` calls `keep`; `differences` asks `made_from`.
 """
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, fields, is_dataclass, replace
-from enum import Enum
-from types import UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from dataclasses import replace
 
 from manifests.values.desired import Template, Workload
 from manifests.values.rollouts import STAGED
+from reconciler.core.model import value_json
 from reconciler.core.model.ledger import Ledger
-from reconciler.core.model.revision import Standing
-from reconciler.core.replicas import image_pins
+from reconciler.core.model.revision import Standing, revision_key
 from reconciler.core.replicas.roster import Group
 from reconciler.core.replicas.snapshot import Snapshot
 
@@ -41,10 +37,10 @@ def _of(key: str, group: Group, ledger: Ledger) -> Mapping[str, str]:
     known = {
         name: ledger.templates[name]
         for revision in revisions
-        if (name := image_pins.pin_key(key, revision)) in ledger.templates
+        if (name := revision_key(key, revision)) in ledger.templates
     }
-    current = image_pins.pin_key(key, declared.revision)
-    known[current] = ledger.templates.get(current) or write(declared)
+    current = revision_key(key, declared.revision)
+    known[current] = ledger.templates.get(current) or value_json.write(declared)
     return known
 
 
@@ -53,66 +49,11 @@ def made_from(ledger: Ledger, workload: Workload, revision: str) -> Workload | N
 
     Settings that change on running containers are those declared now.
     """
-    text = ledger.templates.get(image_pins.pin_key(workload.key, revision))
-    template = read(text) if text is not None else None
+    text = ledger.templates.get(revision_key(workload.key, revision))
+    template = value_json.parse(Template, text) if text is not None else None
     if template is None or template.revision != revision:
         return None
     declared = workload.template
     same = [live.container for live in declared.live] == [live.container for live in template.live]
     live = declared.live if same else template.live
     return replace(workload, template=replace(template, grace=declared.grace, live=live))
-
-
-# --- as text ------------------------------------------------------------------------------------------------------
-
-
-def write(template: Template) -> str:
-    """A template as JSON text."""
-    return json.dumps(asdict(template), separators=(",", ":"))
-
-
-def read(text: str) -> Template | None:
-    """A template from its text; None when another version of the program wrote it with other fields."""
-    try:
-        template = _value(Template, json.loads(text))
-    except (ValueError, TypeError, KeyError):
-        return None
-    return template if isinstance(template, Template) else None
-
-
-def _value(kind: Any, raw: Any) -> Any:
-    """A value of a type from its JSON. Raises ValueError, TypeError, KeyError."""
-    origin, inner = get_origin(kind), get_args(kind)
-    if origin in (Union, UnionType):
-        return _either(inner, raw)
-    if origin is tuple:
-        if not isinstance(raw, list):
-            raise TypeError(f"{raw!r} is not a list")
-        if len(inner) == 2 and inner[1] is Ellipsis:
-            return tuple(_value(inner[0], value) for value in raw)
-        return tuple(_value(item, value) for item, value in zip(inner, raw, strict=True))
-    if is_dataclass(kind) and isinstance(kind, type):
-        if not isinstance(raw, dict) or set(raw) != {field.name for field in fields(kind)}:
-            raise TypeError(f"these are not the fields of {kind.__name__}")
-        hints = get_type_hints(kind)
-        return kind(**{name: _value(hints[name], value) for name, value in raw.items()})
-    if isinstance(kind, type) and issubclass(kind, tuple):
-        hints = get_type_hints(kind)
-        return kind(*(_value(item, value) for item, value in zip(hints.values(), raw, strict=True)))
-    if isinstance(kind, type) and issubclass(kind, Enum):
-        return kind(raw)
-    if type(raw) is not kind:
-        raise TypeError(f"{raw!r} is not of type {kind}")
-    return raw
-
-
-def _either(kinds: tuple[Any, ...], raw: Any) -> Any:
-    """A value of the first of several types that fits."""
-    if raw is None and type(None) in kinds:
-        return None
-    for kind in kinds:
-        try:
-            return _value(kind, raw)
-        except (ValueError, TypeError, KeyError):
-            continue
-    raise TypeError(f"{raw!r} is of none of the types")

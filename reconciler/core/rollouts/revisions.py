@@ -17,7 +17,7 @@ from reconciler.core.limits import suspensions
 from reconciler.core.model.instant import FOREVER, Instant, Now, instant
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.reasons import Hold, Wait
-from reconciler.core.model.revision import ENDED, Revision, RevisionMark, Rollout, Standing, due_at
+from reconciler.core.model.revision import ENDED, Revision, RevisionMark, Rollout, Standing, due_at, revision_key
 from reconciler.core.replicas.roster import Group
 from reconciler.core.replicas.snapshot import Snapshot
 from reconciler.core.rollouts import activate, evidence, host_restart, rollback, rolling
@@ -101,11 +101,6 @@ def quiet(desired: Desired, ledger: Ledger, now: Now) -> frozenset[str]:
             if waits and due_at(row, now) - workload.rollout.precheck > now.steady:
                 names.add(revision_key(workload.key, row.revision))
     return frozenset(names)
-
-
-def revision_key(key: str, revision: str) -> str:
-    """How one revision of a workload is named: `workload/web@1234567890abcdef`."""
-    return f"{key}@{revision}"
 
 
 def _clock(desired: Desired, ledger: Ledger, now: Now) -> tuple[Instant | None, bool]:

@@ -70,8 +70,12 @@ def all_failing(groups: Iterable[Group], blind: bool) -> bool:
     """
     failing, others = 0, int(blind)
     for group in groups:
-        container = group.workload.template.container
-        if container.startup is None and container.liveness is None and container.readiness is None:
+        probes = [
+            probe
+            for container in group.probed
+            for probe in (container.startup, container.liveness, container.readiness)
+        ]
+        if not any(probes):
             continue
         for belief in group.members():
             if belief.fact.state is not ContainerState.RUNNING:

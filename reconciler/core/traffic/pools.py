@@ -10,71 +10,99 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from manifests.values.desired import AddressFrom, Service
-from providers.facts import ContainerFact, ContainerState, Endpoint, MemberFact
+from manifests.values.desired import Service
+from providers.facts import ContainerFact, ContainerState, Endpoint, MemberFact, PoolFact, ProbeValue
 from reconciler.core.exits.grants import may_cut, may_empty
 from reconciler.core.exits.inflight_requests import Place
 from reconciler.core.health.belief import Belief
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.reasons import Hold, Reason, Rule
+from reconciler.core.model.spec import ServicePort, Spec
 from reconciler.core.model.weight_memory import Ready
-from reconciler.core.replicas import exit_times
+from reconciler.core.replicas import exit_times, specs
 from reconciler.core.replicas.roster import Roster
 from reconciler.core.replicas.snapshot import Snapshot
 from reconciler.core.traffic import floors
 from reconciler.core.traffic.pool import Pool
 from reconciler.core.traffic.weights import MemberChange, Weights
 
-_RUNNING, _HOST = ContainerState.RUNNING, AddressFrom.HOST
+_RUNNING = ContainerState.RUNNING
 
 
 def endpoints(service: Service, roster: Roster) -> Iterator[tuple[Endpoint, Belief]]:
     """The endpoint of every container that the service selects and whose port was observed.
 
-    Where the service uses ports of the host, the observed mapping counts, not the requested one.
+    A container that was created for an earlier manifest is reached as that said, also where the service does not select it any more.
     """
-    host = service.address_from is _HOST
-    network = "" if host else service.network
+    asked = roster.asked
     for backend in service.backends:
         group = roster.groups.get(backend.workload)
         if group is None:
             continue
-        number = backend.port
+        declared = ServicePort(backend.port, service.address_from, service.network)
         for belief in group.members():
-            fact = belief.fact
-            if network:
-                address = dict(fact.addresses).get(network)
-                if address is not None:
-                    yield Endpoint(address, number), belief
-                continue
-            for port in fact.published if host else fact.ports:
-                if port.number == number:
-                    yield Endpoint(port.address, port.port), belief
-                    break
+            own = asked.get(belief.fact.id) if asked else None
+            port = declared if own is None or own.spec is None else own.spec.port_of(service.key)
+            endpoint = None if port is None else specs.endpoint_at(belief.fact, port)
+            if endpoint is not None:
+                yield endpoint, belief
+    if not asked:
+        return
+    selected = {backend.workload for backend in service.backends}
+    for key in roster.selected.get(service.key, ()):
+        for belief in roster.groups[key].members() if key not in selected else ():
+            own = asked.get(belief.fact.id)
+            port = None if own is None or own.spec is None else own.spec.port_of(service.key)
+            endpoint = None if port is None else specs.endpoint_at(belief.fact, port)
+            if endpoint is not None:
+                yield endpoint, belief
 
 
-def _living(roster: Roster) -> dict[Endpoint, ContainerFact]:
-    """The endpoints at which containers of ours run."""
-    facts: Iterable[ContainerFact] = (
-        *(belief.fact for group in roster.groups.values() for belief in group.members()),
-        *roster.orphans,
-        *roster.released,
-    )
-    return {
-        endpoint: fact
-        for fact in facts
-        if fact.state is _RUNNING
-        for endpoint in (
-            *(Endpoint(port.address, port.port) for port in (*fact.ports, *fact.published)),
-            *(Endpoint(address, port.number) for _, address in fact.addresses for port in fact.ports),
+class _Living:
+    """The containers of ours that run, by the addresses at which they can be reached."""
+
+    def __init__(self, roster: Roster, known: Mapping[str, Spec]) -> None:
+        self._specs = known
+        facts: Iterable[ContainerFact] = (
+            *(belief.fact for group in roster.groups.values() for belief in group.members()),
+            *roster.orphans,
+            *roster.released,
         )
-    }
+        self._by_endpoint: dict[Endpoint, ContainerFact] = {}
+        self._by_address: dict[str, ContainerFact | None] = {}
+        for fact in facts:
+            if fact.state is not _RUNNING:
+                continue
+            for port in (*fact.ports, *fact.published):
+                self._by_endpoint[Endpoint(port.address, port.port)] = fact
+            for address in {fact.address, *(address for _, address in fact.addresses)} - {""}:
+                # An address that several containers share, such as the host's, names none of them.
+                self._by_address[address] = None if address in self._by_address else fact
+
+    def at(self, member: MemberFact) -> ContainerFact | None:
+        """The container behind a member, also at a port that only an earlier manifest named."""
+        address, port = member.endpoint
+        fact = self._by_endpoint.get(member.endpoint)
+        if (
+            fact is None
+            and (at_address := self._by_address.get(address)) is not None
+            and port in self._ports(at_address)
+        ):
+            fact = at_address
+        return None if fact is None or (member.name and member.name != fact.name) else fact
+
+    def _ports(self, fact: ContainerFact) -> set[int]:
+        """The ports at which services reached the revisions of a container's workload."""
+        workload = f"workload/{fact.mark.workload}@" if fact.mark is not None else "@"
+        known = (spec for key, spec in self._specs.items() if key.startswith(workload))
+        return {port.port for spec in known for _, port in spec.services}
 
 
 class _Leftover(NamedTuple):
     """Members of ours in one pool that are no endpoint of its service. `epoch` is the pool's.
 
-    `carried_on`: whether other members take over the traffic of a member, or need not.
+    `carried_on`: whether other members take over the traffic of a member, or need not. `placed`: the endpoint at which the service
+    reaches a container now, by its id, with the weight there.
     """
 
     owner: str
@@ -82,18 +110,17 @@ class _Leftover(NamedTuple):
     members: Iterable[MemberFact]
     carried_on: Callable[[MemberFact], bool]
     epoch: str
+    placed: Mapping[str, tuple[Belief, int]]
 
 
-def _leave(
-    snap: Snapshot, ledger: Ledger, leftover: _Leftover, living: Mapping[Endpoint, ContainerFact], out: Weights
-) -> None:
+def _leave(snap: Snapshot, ledger: Ledger, leftover: _Leftover, living: _Living, out: Weights) -> None:
     """Remove dead members; weigh living ones by their grants. While a node is unreadable, a missing container proves nothing."""
     for member in sorted(leftover.members, key=lambda member: member.endpoint):
-        fact = living.get(member.endpoint)
+        fact = living.at(member)
         after = 0 if member.weight > 0 else None
         place = (leftover.owner, *leftover.pool)
         change = MemberChange(*place, member.endpoint, member.name, member.weight, after, Reason.GONE)
-        if fact is None or (member.name and member.name != fact.name):
+        if fact is None:
             if snap.roster.unreadable_nodes:
                 continue
             if member.weight > 0:
@@ -106,7 +133,7 @@ def _leave(
         traffic.carrying = traffic.carrying or member.weight > 0
         grant = ledger.grants.get(fact.id)
         if grant is None:
-            out.strays.append(change._replace(reason=Reason.PRUNED))
+            _displaced(snap, leftover, member, fact, change, out)
             continue
         at = Place("/".join(leftover.pool), member.endpoint, member.in_flight, leftover.epoch)
         traffic.requests = traffic.requests.at(at)
@@ -116,6 +143,28 @@ def _leave(
                 out.changes.append(change)
             else:
                 out.holds.append(_last_member(change))
+
+
+def _displaced(
+    snap: Snapshot, leftover: _Leftover, member: MemberFact, fact: ContainerFact, change: MemberChange, out: Weights
+) -> None:
+    """A member of a container that stays: the service reaches it elsewhere now, or not at all any more.
+
+    The member at the place of before goes once the one at the new place carries its weight. A container of an earlier revision keeps
+    the member until its successor serves. Everything else is pruned, the last member that serves excepted.
+    """
+    placed = leftover.placed.get(fact.id)
+    if placed is not None:
+        belief, weight = placed
+        not_ready = belief.ready is ProbeValue.FAIL and leftover.carried_on(member)
+        if weight > 0 or not member.weight or not_ready:
+            out.changes.append(change._replace(reason=Reason.MOVED if weight else belief.reason))
+    elif fact.id in snap.roster.asked:
+        pass
+    elif member.weight > 0 and not leftover.carried_on(member):
+        out.holds.append(_last_member(change))
+    else:
+        out.strays.append(change._replace(reason=Reason.PRUNED))
 
 
 def _always(_: MemberFact) -> bool:
@@ -179,7 +228,8 @@ def weigh(snap: Snapshot, ledger: Ledger, suspect: frozenset[str], sound: frozen
                 pool.judge(endpoint, belief, grant, empty, snap.roster.share(belief.fact))
             if pool.members:
                 carried_on: Callable[[MemberFact], bool] = _always if intended else pool.carried_on
-                leftovers.append(_Leftover(service.key, key, list(pool.members.values()), carried_on, fact.epoch))
+                left = list(pool.members.values())
+                leftovers.append(_Leftover(service.key, key, left, carried_on, fact.epoch, _placed(fact, members)))
             if pool.failing and doubt is None:
                 doubt = floors.all_failing(snap.roster.groups.values(), bool(snap.roster.unreadable_nodes))
             pool.finish(intended, blind, bool(doubt))
@@ -187,14 +237,20 @@ def weigh(snap: Snapshot, ledger: Ledger, suspect: frozenset[str], sound: frozen
         if key not in named:
             ours = [member for member in fact.members if member.ours]
             if ours:
-                leftovers.append(_Leftover(f"pool/{key[1]}", key, ours, _always, fact.epoch))
+                leftovers.append(_Leftover(f"pool/{key[1]}", key, ours, _always, fact.epoch, {}))
     if snap.sight.unknown_pools:
         _hide(snap, named, out)
     if leftovers:
-        living = _living(snap.roster)
+        living = _Living(snap.roster, ledger.specs)
         for leftover in leftovers:
             _leave(snap, ledger, leftover, living, out)
     return out
+
+
+def _placed(pool: PoolFact, members: Iterable[tuple[Endpoint, Belief]]) -> dict[str, tuple[Belief, int]]:
+    """The containers that a service reaches, by id, with the weight that was read back there."""
+    weights = {member.endpoint: member.weight for member in pool.members}
+    return {belief.fact.id: (belief, weights.get(endpoint, 0)) for endpoint, belief in members}
 
 
 def remember(snap: Snapshot, ledger: Ledger, weights: Weights) -> Ledger:

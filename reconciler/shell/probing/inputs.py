@@ -8,13 +8,14 @@ cannot be read, its last value stays in use.
 import asyncio
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from manifests.values.desired import SECOND, Desired, Probe
+from manifests.values.desired import SECOND, Container, Desired, Probe
 from manifests.values.pod import SecretSource
 from providers.errors import ProviderError, Rejected, Unreachable
 from providers.lib.secrets import Secret, SecretRef
+from reconciler.core.model.spec import Spec
 from reconciler.probes.target import NO_INPUTS, ResolvedInputs
 from reconciler.shell.clock import Clock
 from reconciler.shell.looks.triggers import Wake
@@ -111,12 +112,10 @@ class ProbeInputs:
             self._wake.set("an input of a probe changed")
 
 
-def probes_with_inputs(desired: Desired) -> tuple[Probe, ...]:
-    """The probes of these manifests with inputs. They are few, so all others cost nothing at a tick."""
-    containers = (workload.template.container for workload in desired.workloads)
-    probes = (
-        probe for container in containers for probe in (container.startup, container.liveness, container.readiness)
-    )
+def probes_with_inputs(desired: Desired, specs: Iterable[Spec] = ()) -> tuple[Probe, ...]:
+    """The probes of these manifests and of earlier revisions with inputs. They are few, so all others cost nothing at a tick."""
+    sources: Iterable[Container | Spec] = (*(workload.template.container for workload in desired.workloads), *specs)
+    probes = dict.fromkeys(probe for source in sources for probe in (source.startup, source.liveness, source.readiness))
     return tuple(probe for probe in probes if probe is not None and _needs(probe, desired.root))
 
 

@@ -6,9 +6,10 @@ was ready. Probes of kind runtimeHealth are never targets: their verdict is read
 """
 
 from collections.abc import Iterable, Mapping
+from itertools import zip_longest
 from typing import NamedTuple, Protocol
 
-from manifests.values.desired import Container, Desired, Probe, ProbeKind, Workload
+from manifests.values.desired import AddressFrom, Container, Desired, Probe, ProbeKind, Workload
 from providers.errors import ProviderError
 from providers.facts import ContainerFact, ContainerState, Generation, Known, ProbeFact, Probes, ProbeValue
 from providers.spi import ExecTarget
@@ -16,7 +17,10 @@ from reconciler.core.health import runtime_health
 from reconciler.core.limits.suspensions import node_key
 from reconciler.core.model.instant import FOREVER
 from reconciler.core.model.ledger import Ledger
-from reconciler.core.rollouts.revisions import revision_key
+from reconciler.core.model.revision import revision_key
+from reconciler.core.model.spec import Answer, ServicePort, Trial
+from reconciler.core.replicas import specs
+from reconciler.core.replicas.specs import Specs
 from reconciler.probes.target import Target
 from reconciler.shell.looks.facts import Looks
 from reconciler.shell.probing.inputs import ProbeInputs, probes_with_inputs
@@ -25,6 +29,9 @@ from reconciler.shell.probing.name_targets import LEAF, NameTargets
 
 EVERYTHING = "*"
 """In `suspended`: no object is probed."""
+
+TRIAL = "trial of "
+"""The names of trials in the engine begin with this; their names for the core follow."""
 
 
 class Prober(Protocol):
@@ -60,17 +67,21 @@ class Probing:
 
     Attributes:
         network_only: skip exec probes: a plan must not run commands in containers.
+        verdicts: of the probes that decide, by generation.
+        trials: of those that are tried beside them, by generation and name.
     """
 
     def __init__(self, prober: Prober, looks: Looks) -> None:
         self.prober, self.looks = prober, looks
         self.network_only = False
         self.verdicts: dict[Generation, Probes] = {}
+        self.trials: dict[Generation, dict[str, Answer]] = {}
+        self._tried: dict[tuple[Generation, str], Trial] = {}
         self.inputs = ProbeInputs(looks.runner, looks.clock, looks.wake)
         self.label_contexts = LabelContexts()
         self.name_targets = NameTargets()
         self._with_inputs: tuple[Probe, ...] = ()
-        self._inputs_of: Desired | None = None
+        self._inputs_of: tuple[object, ...] = ()
         self._probed: dict[Generation, Container] = {}
         self._exec: dict[tuple[Generation, tuple[str, ...]], ExecTarget | None] = {}
         self._dirty = True
@@ -82,6 +93,10 @@ class Probing:
         for (generation, name), fact in self.prober.read().items():
             if name == LEAF:
                 changed |= self.name_targets.take(generation, fact)
+                continue
+            if name.startswith(TRIAL):
+                new = self._take_trial(generation, name.removeprefix(TRIAL), fact)
+                changed, failed = changed or new, failed or (new and fact.value is ProbeValue.FAIL)
                 continue
             before = self.verdicts.get(generation)
             if before is None:
@@ -98,9 +113,24 @@ class Probing:
                     self._dirty = True
         return changed, failed
 
+    def _take_trial(self, generation: Generation, name: str, fact: ProbeFact) -> bool:
+        """Keep the result of a trial. Whether its verdict changed."""
+        trial = self._tried.get((generation, name))
+        if trial is None:
+            return False
+        answers = self.trials.setdefault(generation, {})
+        before = answers.get(name)
+        if before is not None and ProbeValue.PASS in (before.fact.value, before.fact.last) and before.trial == trial:
+            return False  # it has passed once; the core takes it over at its next decision
+        answers[name] = Answer(trial, fact)
+        return (
+            before is None or before.trial != trial or (before.fact.value, before.fact.last) != (fact.value, fact.last)
+        )
+
     def forget(self) -> None:
         """Drop all verdicts except those of startup probes: the engine died or does not answer."""
         self.verdicts = {generation: Probes(startup=probes.startup) for generation, probes in self.verdicts.items()}
+        self.trials = {}
         self.name_targets.forget()
         self._dirty = True
 
@@ -121,16 +151,20 @@ class Probing:
             ledger: the adopted containers, and which generations were ready.
         """
         names_changed = self.name_targets.set_desired(desired)
-        if desired is not self._inputs_of:
-            self._inputs_of, self._with_inputs = desired, probes_with_inputs(desired)
+        sources = (desired, ledger.specs, ledger.proven)
+        if any(now is not before for now, before in zip_longest(sources, self._inputs_of)):
+            self._inputs_of, self._dirty = sources, True
+            self._with_inputs = probes_with_inputs(desired, (*ledger.specs.values(), *ledger.proven.values()))
         await self.inputs.prepare((*self._with_inputs, *self.name_targets.with_secrets), desired.root)
         parts = (sorted(stopping), sorted(suspended), sorted(ledger.adopted))
         version = (self.looks.version, f"{desired.revision}/{'/'.join(','.join(part) for part in parts)}")
         if not self._dirty and not names_changed and not self.inputs.changed and version == self._version:
             return
         self._version, self._dirty, self.inputs.changed = version, False, False
-        workloads = {workload.name: workload for workload in desired.workloads}
+        workloads = {workload.key: workload for workload in desired.workloads}
         foreign = self.label_contexts.find(desired, self.looks.runtimes, ledger)
+        spec_of = Specs(desired, ledger)
+        self._tried = {}
         excluded = set(stopping)
         self.name_targets.suspended = EVERYTHING in suspended
         targets = self.name_targets.targets(self.inputs)
@@ -147,16 +181,24 @@ class Probing:
                 match = foreign.get(fact.id) if fact.mark is None else _own(fact, desired, workloads)
                 if match is None:
                     continue
-                fact, key, container = match  # noqa: PLW2901  (the fact of an adopted container has more fields)
+                fact, key, declared = match  # noqa: PLW2901  (the fact of an adopted container has more fields)
+                own = spec_of.own(workloads[key], fact) if key in workloads else None
+                container = declared if own is None else own.container
                 generation = fact.generation
                 live[generation] = {}
                 if fact.name in excluded or (suspended and not suspended.isdisjoint(_suspension_keys(fact, node, key))):
                     continue
+                if container is None:
+                    continue  # what its revision declared is not known any more
                 self._probed[generation] = container
                 if container.startup is not None and _has_been_ready(fact, ledger):
                     self._remember_start(generation, known.observed_at)
                 look = _Look(node, known.observed_at, desired.instance.look_runtime, desired.root)
+                if generation in self.trials:
+                    self._take_over(generation, container)
                 live[generation] = await self._add_targets(look, fact, container, targets)
+                if own is not None and own.trials:
+                    await self._add_trials(look, fact, container, own.trials, targets)
         # No await from here on: results may have arrived while a runtime was asked.
         kept = {
             generation: self.verdicts.get(generation, Probes())._replace(**verdicts)
@@ -164,6 +206,11 @@ class Probing:
         }
         # Generations on an unknown node may still run.
         self.verdicts = {**self.verdicts, **kept} if node_unknown else kept
+        self.trials = {
+            generation: {name: answer for name, answer in answers.items() if (generation, name) in self._tried}
+            for generation, answers in self.trials.items()
+            if generation in self.verdicts
+        }
         self._exec = {key: target for key, target in self._exec.items() if key[0] in self.verdicts}
         self.prober.set_targets(targets)
 
@@ -193,6 +240,51 @@ class Probing:
                 break
         return from_look
 
+    def _take_over(self, generation: Generation, container: Container) -> None:
+        """Keep the verdicts of trials that have become the probes that decide."""
+        passed = {
+            name: answer.fact
+            for name, answer in self.trials[generation].items()
+            if name in specs.PROBES and answer.trial == getattr(container, name)
+        }
+        if "startup" in passed and passed["startup"].value is ProbeValue.PASS:
+            passed["startup"] = passed["startup"]._replace(valid_for=FOREVER)
+        if passed:
+            self.verdicts[generation] = self.verdicts.get(generation, Probes())._replace(**passed)
+
+    async def _add_trials(
+        self,
+        look: "_Look",
+        fact: ContainerFact,
+        container: Container,
+        trials: Iterable[tuple[str, Trial]],
+        targets: list[Target],
+    ) -> None:
+        """Add the targets of what is tried beside the probes that decide; the startup probe that decides gates all but its own."""
+        started = container.startup is None or _passed(self.verdicts.get(fact.generation, Probes()))
+        for name, trial in trials:
+            if not started and name != "startup":
+                continue
+            if isinstance(trial, ServicePort):
+                endpoint = specs.endpoint_at(fact, trial)
+                if endpoint is None:
+                    continue
+                probe = Probe(ProbeKind.TCP, port=trial.port)
+                host = trial.source is AddressFrom.HOST
+                target = Target(fact.generation, TRIAL + name, probe, *endpoint, fact.running_since, published=host)
+            elif trial.kind is ProbeKind.RUNTIME:
+                before = self.trials.get(fact.generation, {}).get(name)
+                verdict = _runtime_verdict(fact, None if before is None else before.fact, look, name)
+                self._tried[fact.generation, name] = trial
+                self.trials.setdefault(fact.generation, {})[name] = Answer(trial, verdict)
+                continue
+            elif not self.runs(trial):
+                continue
+            else:
+                target = await self._target(look, fact, TRIAL + name, trial)
+            self._tried[fact.generation, name] = trial
+            targets.append(target)
+
     def runs(self, probe: Probe) -> bool:
         """Whether this probe runs at all."""
         return not (self.network_only and probe.kind is ProbeKind.EXEC)
@@ -200,6 +292,8 @@ class Probing:
     def unanswered(self) -> bool:
         """Whether a running probe has no result yet."""
         if self.name_targets.unanswered():
+            return True
+        if any(name not in self.trials.get(generation, {}) for generation, name in self._tried):
             return True
         for generation, container in self._probed.items():
             verdicts = self.verdicts.get(generation, Probes())
@@ -264,7 +358,8 @@ def _own(
 ) -> tuple[ContainerFact, str, Container] | None:
     """A container with a mark as part of its workload; None when it is of another instance or of no workload."""
     mark = fact.mark
-    workload = workloads.get(mark.workload) if mark is not None and mark.instance == desired.instance.id else None
+    ours = mark is not None and mark.instance == desired.instance.id
+    workload = workloads.get(f"workload/{mark.workload}") if ours and mark is not None else None
     return None if workload is None else (fact, workload.key, workload.template.container)
 
 

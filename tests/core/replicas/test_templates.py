@@ -10,11 +10,11 @@ from manifests.values.rollouts import Rollout, Strategy, Supersede
 from providers.actions import CreateContainer, UpdateContainer
 from providers.facts import PortFact
 from reconciler.core.decide import decide
+from reconciler.core.model import value_json
 from reconciler.core.model.ledger_codec import from_rows, to_rows
 from reconciler.core.model.reasons import Rule
 from reconciler.core.model.revision import Revision, RevisionMark, Standing
 from reconciler.core.model.revision import Rollout as RolloutRow
-from reconciler.core.replicas import templates
 from tests.builders import NOW, Scene, ago, container
 from tests.core.rollouts.world import names_of, of, revision, staged, standing, up
 from tests.sim.manifest import Spec, shop
@@ -57,9 +57,9 @@ FULL = Template(
 
 
 def test_a_template_survives_its_text_form():
-    assert templates.read(templates.write(FULL)) == FULL
+    assert value_json.parse(Template, value_json.write(FULL)) == FULL
     bare = Template((), Container("main", ("x",)))
-    assert templates.read(templates.write(bare)) == bare
+    assert value_json.parse(Template, value_json.write(bare)) == bare
 
 
 @pytest.mark.parametrize(
@@ -74,9 +74,9 @@ def test_a_template_survives_its_text_form():
     ],
 )
 def test_a_text_with_other_fields_is_not_used(old, new):
-    text = templates.write(FULL)
+    text = value_json.write(FULL)
     assert old in text
-    assert templates.read(text.replace(old, new, 1)) is None
+    assert value_json.parse(Template, text.replace(old, new, 1)) is None
 
 
 # --- recreation -----------------------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ def test_a_replica_is_recreated_from_the_kept_template_and_pins():
     (web,) = shop(replicas=2, image="v1").desired().workloads
     name = f"{OLD.key}@{OLD.revision}"
     pins = {name: (("", "sha256:1"),)}
-    scene.ledger = replace(scene.ledger, templates={name: templates.write(web.template)}, pins=pins)
+    scene.ledger = replace(scene.ledger, templates={name: value_json.write(web.template)}, pins=pins)
     scene.ledger = from_rows(to_rows(scene.ledger))
     decision = decide(desired, scene.observed(), NOW)
     (action,) = [step.action for step in decision.steps if isinstance(step.action, CreateContainer)]

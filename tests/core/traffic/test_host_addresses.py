@@ -38,6 +38,7 @@ class Hosted(Scene):
 
     def __init__(self, spec: Spec = WEB) -> None:
         super().__init__(spec)
+        self.remember(wanted(spec))
         self.facts = [published(fact) for fact in self.facts]
         self.pools["web"] = [MemberFact(AT, 100, True, self.facts[0].name)]
         self.records[RecordKey("web.example.test.", "A")] = RecordSet(30, (HOST,))
@@ -100,5 +101,6 @@ def test_a_network_gives_the_address_that_a_container_has_there(network, expecte
     world.probes = {fact.generation: Probes(None, PASS, PASS)}
     world.pools["web"], world.records, world.owners = [], {}, {}
     desired = wanted(address_from=AddressFrom.CONTAINER, network=network)
+    world.remember(desired)
     done = [step.action for step in decide(desired, world.observed(), NOW).steps]
     assert [action.endpoint.address for action in done if isinstance(action, SetWeight)] == expected

@@ -1,0 +1,81 @@
+"""Trials in reports: what is tried on containers beside the probes that decide there. Called by `decide`; `specs` has the rules.
+
+A trial without a result is a wait. A trial that fails is a hold: the probe or port of before goes on deciding until the manifest
+changes, the trial passes, or an operator accepts it.
+"""
+
+from dataclasses import dataclass, field
+
+from manifests.values.desired import AddressFrom, Probe, ProbeKind
+from providers.facts import ContainerFact, ContainerState
+from reconciler.core.model.reasons import Hold, Rule, Wait, Waiting
+from reconciler.core.model.spec import ServicePort, Trial
+from reconciler.core.replicas import specs
+from reconciler.core.replicas.snapshot import Snapshot
+
+
+@dataclass(slots=True)
+class Trials:
+    """The holds and waits of all trials."""
+
+    holds: list[Hold] = field(default_factory=list)
+    waits: list[Wait] = field(default_factory=list)
+
+
+def report(snap: Snapshot) -> Trials:
+    """A hold for every trial that fails, and a wait for every other one."""
+    out = Trials()
+    if not snap.roster.asked:
+        return out
+    for group in snap.roster.groups.values():
+        for belief in group.members():
+            fact = belief.fact
+            own = snap.roster.asked.get(fact.id)
+            if own is None or fact.mark is None or fact.state is not ContainerState.RUNNING:
+                continue
+            for name, trial in own.trials:
+                _one(snap, f"{group.workload.key}/{fact.mark.ordinal}", fact, name, trial, out)
+    return out
+
+
+def _one(snap: Snapshot, replica: str, fact: ContainerFact, name: str, trial: Trial, out: Trials) -> None:
+    answer = snap.observed.trials.get(fact.generation, {}).get(name)
+    tried, before = describe(name, trial), _before(name)
+    if isinstance(trial, ServicePort) and specs.endpoint_at(fact, trial) is None:
+        message = f"{fact.name} cannot be reached at {tried}; {before}"
+    elif specs.failed(answer, trial) and answer is not None:
+        message = f"{tried} fails on {fact.name} ({answer.fact.detail}); {before}"
+    else:
+        message = f"{tried} has not passed on {fact.name} yet; {before}"
+        out.waits.append(Wait(replica, Waiting.VERDICT, message))
+        return
+    workload = replica.rpartition("/")[0]
+    field_ = f"the port of {name.removeprefix(specs.SERVICE)}" if isinstance(trial, ServicePort) else f"{name}Probe"
+    next_step = (
+        f"correct {field_}{'' if isinstance(trial, ServicePort) else f' of {workload}'}; "
+        f"or, to let it decide although it fails, run: reconcile resume {workload}"
+    )
+    out.holds.append(Hold(replica, f"use {tried}", Rule.PROBE_UNPROVEN, message, next_step=next_step))
+
+
+def _before(name: str) -> str:
+    return (
+        "the service goes on using the port of before"
+        if name.startswith(specs.SERVICE)
+        else "the probe of before goes on deciding"
+    )
+
+
+def describe(name: str, trial: Trial) -> str:
+    """A trial in words, without header values: `the new readinessProbe (httpGet /ready, port 8080)`."""
+    if isinstance(trial, ServicePort):
+        place = "the host" if trial.source is AddressFrom.HOST else trial.network
+        return f"port {trial.port}{f' on {place}' if place else ''} of {name.removeprefix(specs.SERVICE)}"
+    return f"the new {name}Probe ({_asks(trial)})"
+
+
+def _asks(probe: Probe) -> str:
+    if probe.kind is ProbeKind.EXEC:
+        return f"exec {probe.command[0]}" if probe.command else "exec"
+    path = f" {probe.path}" if probe.kind is ProbeKind.HTTP else ""
+    return f"{probe.kind.value}{path}{f', port {probe.port}' if probe.port else ''}"
