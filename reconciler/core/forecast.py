@@ -17,8 +17,8 @@ from reconciler.core.dns import target_health
 from reconciler.core.health import belief
 from reconciler.core.model.instant import FOREVER, Now
 from reconciler.core.model.observed import Observed
-from reconciler.core.model.spec import Answer
 from reconciler.core.model.reasons import Rule
+from reconciler.core.model.spec import Answer
 from reconciler.core.model.step import Step
 from reconciler.core.model.target_probe import TargetProbe
 
@@ -112,8 +112,8 @@ def _proven(observed: Observed, decision: Decision, now: Now) -> Observed:
     fact = ProbeFact(ProbeValue.PASS, ProbeValue.PASS, 1, 1, now.steady, now.steady, FOREVER, "forecast")
     trials = dict(observed.trials)
     for group in roster.groups.values():
-        for belief in group.members():
-            asked, generation = roster.asked.get(belief.fact.id), belief.fact.generation
+        for replica in group.members():
+            asked, generation = roster.asked.get(replica.fact.id), replica.fact.generation
             missing = {
                 name: Answer(trial, fact)
                 for name, trial in (asked.trials if asked is not None else ())

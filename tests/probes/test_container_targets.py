@@ -49,7 +49,7 @@ class World(Shell):
         self.desired: Desired = replace(desired, root=str(root), workloads=(replace(workload, template=template),))
 
     def container(self, **fields: object) -> ContainerFact:
-        mark = Mark(self.desired.instance.id, "web", 0, "abc")
+        mark = Mark(self.desired.instance.id, "web", 0, self.desired.workloads[0].template.revision)
         values: dict[str, object] = {
             "state": ContainerState.RUNNING,
             "started_at": 1,
