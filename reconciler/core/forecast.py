@@ -119,7 +119,7 @@ def _proven(observed: Observed, decision: Decision, now: Now) -> Observed:
                 for name, trial in (asked.trials if asked is not None else ())
                 if (known := trials.get(generation, {}).get(name)) is None or known.trial != trial
             }
-            if missing and belief.fact.state is ContainerState.RUNNING:
+            if missing and replica.fact.state is ContainerState.RUNNING:
                 trials[generation] = {**trials.get(generation, {}), **missing}
     return observed if trials == observed.trials else replace(observed, trials=trials)
 

@@ -25,11 +25,16 @@ from providers.spi import Context
 from providers.testing.memory import MemorySettings
 from providers.testing.memory_runtime import MemoryRuntime
 from reconciler.core.model.instant import FOREVER
+from reconciler.core.model.ledger import Ledger
+from reconciler.core.model.revision import revision_key
+from reconciler.core.model.spec import ServicePort, Spec
+from reconciler.probes.target import Target
 from reconciler.shell.probing.inputs import REFRESH, RETRY
 from reconciler.shell.probing.targets import EVERYTHING
 from reconciler.shell.providers import Providers
 from tests.probes.fake_prober import START, Shell
-from tests.sim.manifest import HTTP, Shop, Spec
+from tests.sim.manifest import HTTP, Shop
+from tests.sim.manifest import Spec as Shopped
 
 NODE = "local"
 PASS, FAIL, UNKNOWN = ProbeValue.PASS, ProbeValue.FAIL, ProbeValue.UNKNOWN
@@ -41,7 +46,7 @@ class World(Shell):
 
     def __init__(self, root: Path, **probes: Probe) -> None:
         super().__init__()
-        desired = Shop((Spec(replicas=1),)).desired()
+        desired = Shop((Shopped(replicas=1),)).desired()
         (workload,) = desired.workloads
         container = replace(workload.template.container, startup=None, liveness=None, readiness=None)
         container = replace(container, **probes)  # type: ignore[arg-type]
@@ -295,3 +300,86 @@ async def test_a_bad_file_of_authorities_is_a_problem(tmp_path: Path, text: str 
     world = World(tmp_path, liveness=verified("ca.pem"))
     await world.observe(world.container())
     assert words in problem(world)
+
+
+# --- what an earlier manifest asked -------------------------------------------------------------------------------
+
+
+def known(world: World, *, readiness: Probe | None, port: int = 8080) -> Ledger:
+    """A ledger with what the revision of the test's container declared before."""
+    (workload,) = world.desired.workloads
+    spec = Spec(readiness=readiness, grace=workload.template.grace, services=(("service/web", ServicePort(port)),))
+    return Ledger(specs={revision_key(workload.key, workload.template.revision): spec})
+
+
+async def aimed(world: World, ledger: Ledger, *facts: ContainerFact) -> dict[str, Target]:
+    world.looks.runtimes[NODE] = Known(facts, NODE, world.clock.now().steady)
+    world.looks.version += 1
+    await world.probing.retarget(world.desired, (), frozenset(), ledger)
+    return {name: target for (_, name), target in world.prober.targets.items()}
+
+
+async def test_a_changed_probe_is_tried_beside_the_one_that_decides(tmp_path: Path) -> None:
+    world = World(tmp_path, readiness=replace(HTTP, path="/new"))
+    targets = await aimed(world, known(world, readiness=HTTP), world.container())
+    assert {name: target.probe.path for name, target in targets.items()} == {
+        "readiness": HTTP.path,
+        "trial of readiness": "/new",
+    }
+    assert world.probing.unanswered()
+
+
+async def test_the_verdict_of_a_trial_stays_when_the_trial_takes_over(tmp_path: Path) -> None:
+    world = World(tmp_path, readiness=replace(HTTP, path="/new"))
+    fact = world.container()
+    await aimed(world, known(world, readiness=HTTP), fact)
+    assert world.report(fact, "readiness", FAIL) == (True, True)
+    assert world.report(fact, "trial of readiness", PASS) == (True, False)
+    answer = world.probing.trials[fact.generation]["readiness"]
+    assert (answer.trial.path, answer.fact.value) == ("/new", PASS)
+    assert world.report(fact, "trial of readiness", FAIL) == (False, False)  # it has passed once
+    targets = await aimed(world, known(world, readiness=replace(HTTP, path="/new")), fact)
+    assert set(targets) == {"readiness"}
+    verdict = world.probing.verdicts[fact.generation].readiness
+    assert verdict is not None
+    assert verdict.value is PASS
+    assert not world.probing.trials.get(fact.generation)
+
+
+async def test_a_superseded_container_is_asked_what_its_revision_says(tmp_path: Path) -> None:
+    world = World(tmp_path, readiness=replace(HTTP, path="/new"))
+    old = world.container(mark=Mark(world.desired.instance.id, "web", 0, "old"))
+    ledger = Ledger(specs={revision_key("workload/web", "old"): Spec(liveness=HTTP)})
+    targets = await aimed(world, ledger, old)
+    assert {name: target.probe.path for name, target in targets.items()} == {"liveness": HTTP.path}
+    assert await aimed(world, Ledger(), old) == {}
+    assert not world.probing.unanswered()
+
+
+async def test_another_port_of_a_service_is_tried_by_a_connection(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    fact = world.container()
+    ports = (*fact.ports, PortFact(8081, "10.0.0.1", 18081))
+    targets = await aimed(world, known(world, readiness=None, port=8081), replace(fact, ports=ports))
+    (target,) = targets.values()
+    assert (target.name, target.probe.kind, target.address, target.port) == (
+        "trial of service service/web",
+        ProbeKind.TCP,
+        "10.0.0.1",
+        8080,
+    )
+    targets = await aimed(world, known(world, readiness=None, port=9090), replace(fact, ports=()))
+    assert targets == {}
+
+
+async def test_trials_wait_for_the_start_and_exec_ones_never_run_in_a_plan(tmp_path: Path) -> None:
+    command = Probe(ProbeKind.EXEC, command=("true",))
+    world = World(tmp_path, startup=HTTP, readiness=command)
+    fact = world.container()
+    (workload,) = world.desired.workloads
+    spec = Spec(startup=HTTP, readiness=HTTP, services=(("service/web", ServicePort(8080)),))
+    ledger = Ledger(specs={revision_key(workload.key, workload.template.revision): spec})
+    assert set(await aimed(world, ledger, fact)) == {"startup"}
+    world.report(fact, "startup", PASS)
+    world.probing.network_only = True
+    assert set(await aimed(world, ledger, fact)) == {"readiness"}
