@@ -112,7 +112,7 @@ def test_a_change_while_two_revisions_exist_belongs_to_the_declared_one():
     assert len(ledger.specs) == 2
 
 
-def test_a_container_of_a_lost_spec_keeps_weight_and_life_until_its_successor_serves():
+def test_with_a_lost_spec_a_container_stays_until_its_successor_serves():
     world = scene()
     world.ledger = replace(world.ledger, specs={})
     desired = wanted("v2", port=8081)
@@ -163,7 +163,7 @@ def test_times_and_thresholds_take_effect_at_once():
     assert asked.container.liveness == replace(HTTP, period=7 * SECOND)
 
 
-def test_a_probe_takes_over_where_it_has_passed_and_everywhere_once_all_have():
+def test_a_probe_takes_over_where_it_passed_and_finally_everywhere():
     world = scene()
     desired = wanted(readiness=NEW)
     world.ledger = decide(desired, tried(world, NEW, PASS, None, PASS), NOW).ledger
@@ -257,7 +257,7 @@ def test_going_back_to_an_earlier_probe_is_a_change_too():
 # --- another port of a service ----------------------------------------------------------------------------------------
 
 
-def test_another_port_is_used_where_it_has_passed_and_the_old_member_goes_last():
+def test_another_port_is_used_where_it_passed_and_the_old_member_goes_last():
     world = scene()
     desired, port = wanted(port=8081), ServicePort(8081)
     name = f"{specs.SERVICE}service/web"
