@@ -16,7 +16,7 @@ from reconciler.core.exits.grants import may_cut, may_empty
 from reconciler.core.exits.inflight_requests import Place
 from reconciler.core.health.belief import Belief
 from reconciler.core.model.ledger import Ledger
-from reconciler.core.model.reasons import Hold, Reason, Rule
+from reconciler.core.model.reasons import Hold, Reason, Rule, Wait, Waiting
 from reconciler.core.model.spec import ServicePort, Spec
 from reconciler.core.model.weight_memory import Ready
 from reconciler.core.replicas import exit_times, specs
@@ -151,7 +151,8 @@ def _displaced(
     """A member of a container that stays: the service reaches it elsewhere now, or not at all any more.
 
     The member at the place of before goes once the one at the new place carries its weight. A container of an earlier revision keeps
-    the member until its successor serves. Everything else is pruned, the last member that serves excepted.
+    the member until its successor serves. Everything else is pruned, except the last member that serves, and a member of a container
+    that has no weight yet where a service wants it.
     """
     placed = leftover.placed.get(fact.id)
     if placed is not None:
@@ -161,6 +162,9 @@ def _displaced(
             out.changes.append(change._replace(reason=Reason.MOVED if weight else belief.reason))
     elif fact.id in snap.roster.asked:
         pass
+    elif member.weight > 0 and (lacking := out.shown(fact.id).lacking):
+        message = f"{fact.name} keeps its weight in pool {change.pool} until it has weight in every pool of {lacking[0]}"
+        out.waits.append(Wait(change.object, Waiting.RAISED, message))
     elif member.weight > 0 and not leftover.carried_on(member):
         out.holds.append(_last_member(change))
     else:
