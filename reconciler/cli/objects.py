@@ -21,8 +21,8 @@ from reconciler.core.model.reasons import Rule
 class Known:
     """Keys of all objects: workloads, replicas, nodes, services, policies, and others in the last decision.
 
-    suspended: suspended by the operator. failed: replicas whose restarts were given up, and workloads whose rolling rollout is
-    stuck. overridden: drained or forced by the operator. targets: targets of DNSPolicies. containers: the names of each
+    suspended: suspended by the operator. failed: replicas whose restarts were given up or that fail a changed probe,
+    and workloads whose rolling rollout is stuck. overridden: drained or forced by the operator. targets: targets of DNSPolicies. containers: the names of each
     workload's containers, the main one first.
     """
 
@@ -34,8 +34,8 @@ class Known:
     targets: frozenset[str] = frozenset()
 
 
-_ENDED_BY_RESUME = frozenset({Rule.FAILED.value, Rule.PROGRESS.value})
-"""Rules of holds that end, for another try, when the operator resumes their object."""
+_ENDED_BY_RESUME = frozenset({Rule.FAILED.value, Rule.PROGRESS.value, Rule.PROBE_UNPROVEN.value})
+"""Rules of holds that end when the operator resumes their object."""
 
 
 def key_of(argument: str) -> str:

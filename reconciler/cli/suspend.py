@@ -91,7 +91,7 @@ Examples:
 @target_options
 @common_options
 def resume(key: str | None, path: Path | None, everything: bool, node: str, **raw: Any) -> Exit:
-    """Resume KEY after a suspension, or retry it when it is Failed. A suspension in a manifest (spec.suspend) ends there."""
+    """Resume KEY after a suspension, retry it when it is Failed, or accept a changed probe that fails. A suspension in a manifest (spec.suspend) ends there."""
     key, path = _key(key, path, everything, node)
     options = Options.of(raw)
     place = find(path, options, raw["instance_id"])

@@ -34,36 +34,29 @@ def report(snap: Snapshot) -> Trials:
             if own is None or fact.mark is None or fact.state is not ContainerState.RUNNING:
                 continue
             for name, trial in own.trials:
-                _one(snap, f"{group.workload.key}/{fact.mark.ordinal}", fact, name, trial, out)
+                _report(snap, f"{group.workload.key}/{fact.mark.ordinal}", fact, name, trial, out)
     return out
 
 
-def _one(snap: Snapshot, replica: str, fact: ContainerFact, name: str, trial: Trial, out: Trials) -> None:
+def _report(snap: Snapshot, replica: str, fact: ContainerFact, name: str, trial: Trial, out: Trials) -> None:
     answer = snap.observed.trials.get(fact.generation, {}).get(name)
-    tried, before = describe(name, trial), _before(name)
+    tried = describe(name, trial)
+    workload = replica.rpartition("/")[0]
+    if isinstance(trial, ServicePort):
+        service = name.removeprefix(specs.SERVICE)
+        before, correct = f"{service} keeps its earlier port there", f"correct the port of {service}"
+    else:
+        before, correct = f"the earlier {name}Probe still decides", f"correct the {name}Probe of {workload}"
     if isinstance(trial, ServicePort) and specs.endpoint_at(fact, trial) is None:
-        message = f"{fact.name} cannot be reached at {tried}; {before}"
+        message = f"{fact.name} does not have {tried}; {before}"
     elif specs.failed(answer, trial) and answer is not None:
-        message = f"{tried} fails on {fact.name} ({answer.fact.detail}); {before}"
+        message = f"{tried} fails on {fact.name}: {answer.fact.detail}; {before}"
     else:
         message = f"{tried} has not passed on {fact.name} yet; {before}"
         out.waits.append(Wait(replica, Waiting.VERDICT, message))
         return
-    workload = replica.rpartition("/")[0]
-    field_ = f"the port of {name.removeprefix(specs.SERVICE)}" if isinstance(trial, ServicePort) else f"{name}Probe"
-    next_step = (
-        f"correct {field_}{'' if isinstance(trial, ServicePort) else f' of {workload}'}; "
-        f"or, to let it decide although it fails, run: reconcile resume {workload}"
-    )
+    next_step = f"{correct}, or accept it although it fails: reconcile resume {workload}"
     out.holds.append(Hold(replica, f"use {tried}", Rule.PROBE_UNPROVEN, message, next_step=next_step))
-
-
-def _before(name: str) -> str:
-    return (
-        "the service goes on using the port of before"
-        if name.startswith(specs.SERVICE)
-        else "the probe of before goes on deciding"
-    )
 
 
 def describe(name: str, trial: Trial) -> str:

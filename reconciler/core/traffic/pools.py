@@ -163,7 +163,9 @@ def _displaced(
     elif fact.id in snap.roster.asked:
         pass
     elif member.weight > 0 and (lacking := out.shown(fact.id).lacking):
-        message = f"{fact.name} keeps its weight in pool {change.pool} until it has weight in every pool of {lacking[0]}"
+        message = (
+            f"{fact.name} keeps its weight in pool {change.pool} until it has weight in every pool of {lacking[0]}"
+        )
         out.waits.append(Wait(change.object, Waiting.RAISED, message))
     elif member.weight > 0 and not leftover.carried_on(member):
         out.holds.append(_last_member(change))

@@ -42,6 +42,7 @@ MANUAL = {
     Rule.PROGRESS,
     Rule.REVISION_NOT_ELIGIBLE,
     Rule.TEMPLATE_GONE,
+    Rule.PROBE_UNPROVEN,
 }
 """Holds that only an operator ends."""
 
