@@ -77,15 +77,15 @@ def _pass(desired: Desired, observed: Observed, now: Now, before: Ledger, last: 
     """
     # Facts: which ones may be used, which containers this instance manages, how each is judged, and which role each has.
     admitted = foreign.admit(desired, observed, belief.sight_of(desired, observed, now))
-    known = specs.follow(admitted, observed)
-    containers = roster.sort_containers(admitted, observed, known, now)
+    known, asked = specs.follow(admitted, observed)
+    containers = roster.sort_containers(admitted, observed, known, asked, now)
     snap = Snapshot(admitted.desired, observed, admitted.sight, containers, now)
 
     # The ledger: what this look adds to it, one change after the other.
     ledger = admitted.remember(memory.remember(snap, known))
     rollouts = revisions.follow(snap, ledger)
     if rollouts.ledger.rollouts != ledger.rollouts:
-        snap = replace(snap, roster=roster.sort_containers(admitted, observed, rollouts.ledger, now))
+        snap = replace(snap, roster=roster.sort_containers(admitted, observed, rollouts.ledger, asked, now))
     ledger = rollouts.ledger
     for learn in _LEARN:
         ledger = learn(snap, ledger)

@@ -191,8 +191,10 @@ def _place(group: Group, belief: Belief, mark: Mark, stages: _Stages | None, gra
         group.outgoing.append(belief)
 
 
-def sort_containers(admitted: ForeignContainers, observed: Observed, ledger: Ledger, now: Now) -> Roster:
-    """The roster of every container that is observed."""
+def sort_containers(
+    admitted: ForeignContainers, observed: Observed, ledger: Ledger, spec_of: Specs, now: Now
+) -> Roster:
+    """The roster of every container that is observed. `spec_of` says by what each is judged."""
     desired, sight = admitted.desired, admitted.sight
     containers, leaving = admitted.containers, admitted.leaving
     groups = {
@@ -206,7 +208,10 @@ def sort_containers(admitted: ForeignContainers, observed: Observed, ledger: Led
     down: list[tuple[Group, Belief]] = []
     running = ContainerState.RUNNING
     instance, probes, steady = desired.instance.id, observed.probes, now.steady
-    spec_of, asked = Specs(desired, ledger), dict[str, Asked]()
+    asked: dict[str, Asked] = {}
+    plain = {} if ledger.proven else {name: group.workload.template.revision for name, group in by_name.items()}
+    for name in spec_of.changing:
+        plain.pop(name, None)
     pushes, overriding = observed.pushes, ledger.overrides
     channel = _channel(sight, by_name, observed, now) if pushes else NO_CHANNEL
     for facts in sight.runtimes.values():
@@ -224,7 +229,8 @@ def sort_containers(admitted: ForeignContainers, observed: Observed, ledger: Led
             verdicts, judged = probes, container
             if container is None:
                 judged = workload.template.container
-                if (own := spec_of.own(workload, fact)) is not None:
+                own = None if plain.get(mark.workload) == mark.revision else spec_of.own(workload, fact)
+                if own is not None:
                     asked[fact.id], judged = own, own.container
                     verdicts = _verdicts(own, fact, observed)
             belief = believe(fact, judged, verdicts, steady)

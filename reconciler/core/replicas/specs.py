@@ -61,10 +61,11 @@ def _is_declared(spec: Spec, template: Template, selected: Selected, services: M
         and len(spec.services) == len(selected)
     ):
         return False
-    return all(
-        known == (key, _port(services[key], number))
-        for known, (key, number) in zip(spec.services, selected, strict=True)
-    )
+    for (known, port), (key, number) in zip(spec.services, selected, strict=True):
+        service = services[key]
+        if known != key or port != (number, service.address_from, service.network):
+            return False
+    return True
 
 
 # --- what changes at once, and what is tried -------------------------------------------------------------------------------
@@ -125,8 +126,8 @@ def failed(answer: Answer | None, trial: Trial) -> bool:
 # --- the ledger ------------------------------------------------------------------------------------------------------------
 
 
-def follow(admitted: ForeignContainers, observed: Observed) -> Ledger:
-    """The ledger with the specs of all revisions that are declared or have containers."""
+def follow(admitted: ForeignContainers, observed: Observed) -> tuple[Ledger, "Specs"]:
+    """The ledger with the specs of all revisions that are declared or have containers, and the specs for this decision."""
     desired, ledger = admitted.desired, observed.ledger
     services = {service.key: service for service in desired.services}
     rows: dict[str, Spec] = {}
@@ -149,10 +150,12 @@ def follow(admitted: ForeignContainers, observed: Observed) -> Ledger:
     found = _Found(admitted)
     proven = dict(ledger.proven)
     accepted: set[str] = set()
+    unproven: set[str] = set()
     for workload, known, want in changing:
-        rows[revision_key(workload.key, workload.template.revision)] = _prove(
-            found, observed, workload, known, want, proven, accepted
-        )
+        spec = _prove(found, observed, workload, known, want, proven, accepted)
+        rows[revision_key(workload.key, workload.template.revision)] = spec
+        if spec is not want:
+            unproven.add(workload.name)
     undeclared = ledger.specs.keys() - declared_keys
     rebuilt = _rebuilt(admitted, ledger, declared_keys, services, found)
     gone = {key for key in undeclared if not found.needed(key, ledger.rollouts)} if undeclared else set()
@@ -165,7 +168,8 @@ def follow(admitted: ForeignContainers, observed: Observed) -> Ledger:
         changes["proven"] = proven
     if ledger.accepted != accepted:
         changes["accepted"] = frozenset(accepted)
-    return replace(ledger, **changes) if changes else ledger  # type: ignore[arg-type]
+    ledger = replace(ledger, **changes) if changes else ledger  # type: ignore[arg-type]
+    return ledger, Specs(desired, ledger, services, frozenset(unproven))
 
 
 class _Found:
@@ -309,22 +313,31 @@ class Asked(NamedTuple):
 
 
 class Specs:
-    """The specs of all containers, for one decision or one look."""
+    """The specs of all containers, for one decision or one look.
 
-    def __init__(self, desired: Desired, ledger: Ledger) -> None:
-        self._desired, self._ledger = desired, ledger
-        self._services = {service.key: service for service in desired.services}
+    Attributes:
+        changing: the names of workloads whose declared spec is not in force for all containers yet.
+    """
+
+    def __init__(
+        self, desired: Desired, ledger: Ledger, services: Mapping[str, Service], changing: frozenset[str]
+    ) -> None:
+        self._desired, self._ledger, self._services = desired, ledger, services
         self._want: dict[str, Spec] = {}
-        self._asked: dict[tuple[str, str], Asked] = {}
-        self.changing = frozenset(self._changing())
+        self._asked: dict[str, Asked] = {}
+        self.changing = changing
 
-    def _changing(self) -> Iterator[str]:
-        """The names of workloads whose declared spec is not the one in the ledger."""
-        for workload in self._desired.workloads:
-            template, selected = workload.template, self._desired.services_of.get(workload.key, ())
-            known = self._ledger.specs.get(revision_key(workload.key, template.revision))
-            if known is not None and not _is_declared(known, template, selected, self._services):
-                yield workload.name
+    @classmethod
+    def of(cls, desired: Desired, ledger: Ledger) -> "Specs":
+        """The specs that a ledger has, beside these manifests."""
+        services = {service.key: service for service in desired.services}
+        changing = frozenset(
+            workload.name
+            for workload in desired.workloads
+            if (known := ledger.specs.get(revision_key(workload.key, workload.template.revision))) is not None
+            and not _is_declared(known, workload.template, desired.services_of.get(workload.key, ()), services)
+        )
+        return cls(desired, ledger, services, changing)
 
     def own(self, workload: Workload, fact: ContainerFact) -> Asked | None:
         """How a container is judged and reached that does not simply follow the manifest; None when it does."""
@@ -337,12 +350,12 @@ class Specs:
         key = revision_key(workload.key, mark.revision)
         spec = self._ledger.proven.get(fact.id)
         shared = spec is None
-        if shared and (key, "") in self._asked:
-            return self._asked[key, ""]
+        if shared and key in self._asked:
+            return self._asked[key]
         spec = spec or self._ledger.specs.get(key)
         asked = self._of(workload, spec, superseded, fact.adopted)
         if shared:
-            self._asked[key, ""] = asked
+            self._asked[key] = asked
         return asked
 
     def _of(self, workload: Workload, spec: Spec | None, superseded: bool, adopted: bool) -> Asked:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from manifests.values.desired import Service
+from manifests.values.desired import AddressFrom, Service
 from providers.facts import ContainerFact, ContainerState, Endpoint, MemberFact, PoolFact, ProbeValue
 from reconciler.core.exits.grants import may_cut, may_empty
 from reconciler.core.exits.inflight_requests import Place
@@ -40,8 +40,15 @@ def endpoints(service: Service, roster: Roster) -> Iterator[tuple[Endpoint, Beli
         if group is None:
             continue
         declared = ServicePort(backend.port, service.address_from, service.network)
+        usual = not service.network and service.address_from is AddressFrom.CONTAINER
         for belief in group.members():
             own = asked.get(belief.fact.id) if asked else None
+            if usual and own is None:
+                for mapping in belief.fact.ports:
+                    if mapping.number == backend.port:
+                        yield Endpoint(mapping.address, mapping.port), belief
+                        break
+                continue
             port = declared if own is None or own.spec is None else own.spec.port_of(service.key)
             endpoint = None if port is None else specs.endpoint_at(belief.fact, port)
             if endpoint is not None:

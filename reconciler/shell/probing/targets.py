@@ -163,7 +163,7 @@ class Probing:
         self._version, self._dirty, self.inputs.changed = version, False, False
         workloads = {workload.key: workload for workload in desired.workloads}
         foreign = self.label_contexts.find(desired, self.looks.runtimes, ledger)
-        spec_of = Specs(desired, ledger)
+        spec_of = Specs.of(desired, ledger)
         self._tried = {}
         excluded = set(stopping)
         self.name_targets.suspended = EVERYTHING in suspended

@@ -92,7 +92,7 @@ def test_a_new_revision_asks_nothing_new_of_old_replicas(desired):
     group = decision.status.roster.groups["workload/web"]
     assert [belief.ready for belief in group.outgoing] == [ProbeValue.PASS] * 3
     assert not cuts(decision)
-    asked = Specs(desired, decision.ledger).own(desired.workloads[0], world.facts[0])
+    asked = Specs.of(desired, decision.ledger).own(desired.workloads[0], world.facts[0])
     assert (asked.container.readiness, asked.container.liveness, asked.container.startup) == (HTTP, HTTP, None)
     assert asked.trials == ()
 
@@ -147,7 +147,7 @@ def test_a_changed_probe_is_tried_beside_the_one_that_decides():
     world = scene()
     desired = wanted(readiness=NEW)
     decision = decide(desired, world.observed(), NOW)
-    asked = Specs(desired, decision.ledger).own(desired.workloads[0], world.facts[0])
+    asked = Specs.of(desired, decision.ledger).own(desired.workloads[0], world.facts[0])
     assert (asked.container.readiness, asked.trials) == (HTTP, (("readiness", NEW),))
     assert not cuts(decision)
     assert len([wait for wait in decision.waits if "/new" in wait.message]) == 3
@@ -158,7 +158,7 @@ def test_times_and_thresholds_take_effect_at_once():
     slower = replace(HTTP, period=60 * SECOND, failure_threshold=9, grace=SECOND)
     desired = wanted(readiness=slower, liveness=replace(NEW, period=7 * SECOND))
     ledger = decide(desired, world.observed(), NOW).ledger
-    asked = Specs(desired, ledger).own(desired.workloads[0], world.facts[0])
+    asked = Specs.of(desired, ledger).own(desired.workloads[0], world.facts[0])
     assert asked.container.readiness == slower
     assert asked.container.liveness == replace(HTTP, period=7 * SECOND)
 
@@ -168,7 +168,7 @@ def test_a_probe_takes_over_where_it_passed_and_finally_everywhere():
     desired = wanted(readiness=NEW)
     world.ledger = decide(desired, tried(world, NEW, PASS, None, PASS), NOW).ledger
     assert set(world.ledger.proven) == {world.facts[0].id, world.facts[2].id}
-    ready = [Specs(desired, world.ledger).own(desired.workloads[0], fact).container.readiness for fact in world.facts]
+    ready = [Specs.of(desired, world.ledger).own(desired.workloads[0], fact).container.readiness for fact in world.facts]
     assert ready == [NEW, HTTP, NEW]
     world.ledger = decide(desired, tried(world, NEW, None, PASS, None), NOW).ledger
     assert world.ledger.specs[KEY].readiness == NEW
@@ -249,7 +249,7 @@ def test_going_back_to_an_earlier_probe_is_a_change_too():
     world.ledger = decide(wanted(readiness=NEW), tried(world, NEW, PASS, None, None), NOW).ledger
     desired = wanted()
     world.ledger = decide(desired, world.observed(), NOW).ledger
-    ready = [Specs(desired, world.ledger).own(desired.workloads[0], fact) for fact in world.facts]
+    ready = [Specs.of(desired, world.ledger).own(desired.workloads[0], fact) for fact in world.facts]
     assert ready[0].container.readiness == NEW
     assert ready[0].trials == (("readiness", HTTP),)
 
@@ -326,5 +326,5 @@ def test_a_container_added_during_a_change_starts_with_what_decides():
     desired = wanted(readiness=NEW)
     world.ledger = decide(desired, world.observed(), NOW).ledger
     extra = container(WEB, 3)
-    asked = Specs(desired, world.ledger).own(desired.workloads[0], extra)
+    asked = Specs.of(desired, world.ledger).own(desired.workloads[0], extra)
     assert asked.container.readiness == HTTP
