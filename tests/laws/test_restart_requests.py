@@ -21,7 +21,7 @@ from reconciler.core.model.restart_request import FailurePolicy, Fate, Request
 from reconciler.core.plan_text import to_text
 from tests.laws.examples import examples
 from tests.laws.helpers import WEB, ready, stops, watch_down
-from tests.sim.manifest import Shop, Spec, shop
+from tests.sim.manifest import HTTP, Shop, Spec, shop
 from tests.sim.world import World
 
 
@@ -106,6 +106,36 @@ def test_a_failed_replica_ends_the_request_and_skips_the_rest(world):
     assert fates(world) == [Fate.FAILED, Fate.SKIPPED, Fate.SKIPPED]
     assert not world.memory.ledger().requests["r1"].succeeded
     assert set(stop_counts(world)) <= {WEB.format(0)}
+
+
+@pytest.mark.parametrize("slow", [3 * SECOND, 7 * SECOND])
+def test_a_replica_that_is_slow_to_start_has_not_failed(world, slow):
+    for ordinal in range(3):
+        world.apps.slow[WEB.format(ordinal)] = slow
+    ask(world, ordered=True)
+    world.run(400 * SECOND)
+    assert fates(world) == [Fate.DONE] * 3
+    if slow < HTTP.period:  # else its liveness probe restarts it, as the manifest says
+        assert stop_counts(world) == {WEB.format(ordinal): 1 for ordinal in range(3)}
+
+
+def test_a_replica_that_exits_once_after_its_restart_has_not_failed(world):
+    ask(world, obj="workload/web/0")
+    while not stop_counts(world):
+        world.run(SECOND)
+    while WEB.format(0) not in world.running():
+        world.run(SECOND)
+    world.runtime.exit(WEB.format(0))
+    world.run(100 * SECOND)
+    assert fates(world) == [Fate.DONE]
+
+
+def test_a_replica_that_still_fails_at_the_deadline_has_failed(world):
+    world.apps.slow[WEB.format(0)] = 10**6 * SECOND
+    ask(world, obj="workload/web/0", deadline=60 * SECOND)
+    world.run(70 * SECOND)
+    assert fates(world) == [Fate.FAILED]
+    assert "deadline" in world.memory.ledger().requests["r1"].members[0].message
 
 
 def test_a_request_can_ignore_failures(world):

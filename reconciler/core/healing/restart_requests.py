@@ -10,7 +10,9 @@ from dataclasses import replace
 
 from manifests.values.desired import SECOND
 from providers.facts import ContainerFact, ContainerState, Generation, ProbeValue
+from reconciler.core.healing import restart_counters
 from reconciler.core.health.belief import Belief
+from reconciler.core.limits import backoff
 from reconciler.core.model.instant import FOREVER, Now, due, elapsed, instant
 from reconciler.core.model.ledger import Grant, Ledger
 from reconciler.core.model.reasons import Reason, Wait, Waiting
@@ -33,7 +35,7 @@ def follow(snap: Snapshot, ledger: Ledger) -> Ledger:
     """The ledger after this look: members recorded, fates decided, old finished requests forgotten."""
     if not ledger.requests:
         return ledger
-    requests = {name: _advance(snap, request, ledger.grants) for name, request in ledger.requests.items()}
+    requests = {name: _advance(snap, request, ledger) for name, request in ledger.requests.items()}
     finished = sorted(
         (elapsed(request.finished, snap.now), name)
         for name, request in requests.items()
@@ -121,7 +123,7 @@ def wake_at(ledger: Ledger, now: Now) -> int:
 # --- one request --------------------------------------------------------------------------------------------------
 
 
-def _advance(snap: Snapshot, request: Request, grants: Mapping[str, Grant]) -> Request:
+def _advance(snap: Snapshot, request: Request, ledger: Ledger) -> Request:
     """One request after this look."""
     if request.finished is not None:
         return request
@@ -138,18 +140,13 @@ def _advance(snap: Snapshot, request: Request, grants: Mapping[str, Grant]) -> R
             message = request.message or f"{request.object} has no replicas to restart"
             return request._replace(finished=instant(snap.now), message=message)
     assert request.members is not None  # noqa: S101  (set just above; for the type checker)
-    members = [_decide(snap, member, request, grants) for member in request.members]
+    members = [_decide(snap, member, request, ledger) for member in request.members]
     failed = next((member for member in members if member.fate is Fate.FAILED), None)
     for place, member in enumerate(members):
         if member.fate in FINAL:
             continue
         if expired:
-            message = (
-                f"not restarted before the deadline ({member.message})"
-                if member.message
-                else "not restarted before the deadline"
-            )
-            members[place] = member._replace(fate=Fate.EXPIRED, message=message)
+            members[place] = _late(snap, member)
         elif failed is not None and request.failure_policy is FailurePolicy.FAIL and member.fate is Fate.WAITING:
             members[place] = member._replace(
                 fate=Fate.SKIPPED, message=f"not restarted, because {failed.object} failed"
@@ -222,8 +219,23 @@ def _since(fact: ContainerFact, only: str) -> int:
     return next((start.running_since for start in fact.starts if start.container == only), fact.running_since)
 
 
-def _decide(snap: Snapshot, member: Member, request: Request, grants: Mapping[str, Grant]) -> Member:
-    """The fate of one member."""
+def _late(snap: Snapshot, member: Member) -> Member:
+    """The fate of a member that is undecided at the deadline: failed if the new generation fails, else expired."""
+    belief = _moved_on(member, snap.roster)
+    if belief is None:
+        why = f" ({member.message})" if member.message else ""
+        return member._replace(fate=Fate.EXPIRED, message=f"not restarted before the deadline{why}")
+    fails = belief.live is ProbeValue.FAIL or belief.fact.state is ContainerState.EXITED
+    message = f"{member.message} when the deadline passed"
+    return member._replace(fate=Fate.FAILED if fails else Fate.EXPIRED, message=message)
+
+
+def _decide(snap: Snapshot, member: Member, request: Request, ledger: Ledger) -> Member:
+    """The fate of one member.
+
+    A new generation that is not available yet may still become so: it may be slow to start, and a container that exits or fails its
+    probe is started again. So it fails before the deadline only when nothing starts it again, or when it exits again and again.
+    """
     if member.fate in FINAL:
         return member
     group, ordinal = _place(member.object, snap.roster)
@@ -231,17 +243,26 @@ def _decide(snap: Snapshot, member: Member, request: Request, grants: Mapping[st
         return member._replace(fate=Fate.SKIPPED, message="no longer wanted")
     belief = _moved_on(member, snap.roster)
     if belief is None:
-        if any(_carries_out(grant, member) for grant in grants.values()):
+        if any(_carries_out(grant, member) for grant in ledger.grants.values()):
             return member._replace(fate=Fate.RESTARTING, message="leaving service")
         return member._replace(fate=Fate.WAITING, message="")
     fact = belief.fact
     if not fact.started_at:
         return member._replace(fate=Fate.RESTARTING, message="recreated, not started yet")
-    if fact.state is ContainerState.EXITED:
+    if fact.state in {ContainerState.EXITED, ContainerState.RESTARTING}:
         code = "an unknown exit code" if fact.exit_code is None else f"code {fact.exit_code}"
-        return member._replace(fate=Fate.FAILED, message=f"exited with {code} after the restart")
+        failures = ledger.failures.get(member.object)
+        often = failures is not None and failures.streak > max(1, group.workload.restarts.limit)
+        again = f" {restart_counters.in_a_row(failures.streak)}" if often and failures is not None else ""
+        return member._replace(
+            fate=Fate.FAILED if often else Fate.RESTARTING, message=f"exited with {code} after the restart{again}"
+        )
     if belief.live is ProbeValue.FAIL:
-        return member._replace(fate=Fate.FAILED, message="fails its probe after the restart")
+        row = ledger.escalations.get(member.object)
+        given_up = row is not None and backoff.exhausted(row.tries, group.workload, fact)
+        return member._replace(
+            fate=Fate.FAILED if given_up else Fate.RESTARTING, message="fails its probe after the restart"
+        )
     if _ripe(request, belief, snap.roster, member) <= snap.now.steady:
         return member._replace(fate=Fate.DONE, message="restarted and available")
     return member._replace(fate=Fate.RESTARTING, message="restarted, not available yet")
