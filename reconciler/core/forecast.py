@@ -21,6 +21,7 @@ from reconciler.core.model.reasons import Rule
 from reconciler.core.model.spec import Answer
 from reconciler.core.model.step import Step
 from reconciler.core.model.target_probe import TargetProbe
+from reconciler.core.replicas import specs
 
 HORIZON = 24 * 3600 * SECOND
 """How far a forecast looks."""
@@ -105,9 +106,14 @@ def _passing(observed: Observed, new: Iterable[TargetProbe], now: Now) -> Observ
 
 
 def _proven(observed: Observed, decision: Decision, now: Now) -> Observed:
-    """The facts with passing results of all trials that have none yet, like the probes of containers that are started."""
+    """The facts with passing results of what is tried or asked once more, like the probes of containers that are started."""
     roster = decision.status.roster if decision.status is not None else None
-    if roster is None or not roster.asked:
+    if roster is None:
+        return observed
+    rollouts = {
+        key: rollout for key, rollout in decision.ledger.rollouts.items() if any(row.rechecked for row in rollout.rows)
+    }
+    if not roster.asked and not rollouts:
         return observed
     fact = ProbeFact(ProbeValue.PASS, ProbeValue.PASS, 1, 1, now.steady, now.steady, FOREVER, "forecast")
     trials = dict(observed.trials)
@@ -121,6 +127,15 @@ def _proven(observed: Observed, decision: Decision, now: Now) -> Observed:
             }
             if missing and replica.fact.state is ContainerState.RUNNING:
                 trials[generation] = {**trials.get(generation, {}), **missing}
+        for row in rollouts[group.workload.key].rows if group.workload.key in rollouts else ():
+            for replica in group.of(row.revision) if row.rechecked is not None else ():
+                main, generation = roster.container_of(group.workload, replica.fact), replica.fact.generation
+                again = {
+                    f"{specs.AGAIN}{name}": Answer(probe, fact._replace(last_at=now.steady + 1))
+                    for name, probe in (("liveness", main.liveness), ("readiness", main.readiness))
+                    if probe is not None
+                }
+                trials[generation] = {**trials.get(generation, {}), **again}
     return observed if trials == observed.trials else replace(observed, trials=trials)
 
 

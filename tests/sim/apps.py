@@ -48,6 +48,7 @@ class Apps:
         lie = self.lies.get((name, probe)) or self.lies.get(("*", probe))
         if lie is not None:
             return CODES[lie]
+        probe = probe.rpartition(" ")[2]  # what is tried or asked once more has the probe's name at its end
         period = self.flaps.get((name, probe))
         if period is not None and steady // period % 2:
             return FAIL

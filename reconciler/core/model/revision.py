@@ -4,6 +4,7 @@
 them. If they are lost, they are rebuilt from the marks on containers and the weights that are read back.
 """
 
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -45,7 +46,7 @@ class Revision(NamedTuple):
     `at` (wall ns, 0 = `delay` ns after `created`) is when it may get the traffic; `due` since when that time has come and nothing
     holds it. `opened` is when its activation began, `failures` counts activations that were called off, `failed_at` is the last of
     them. `step` is the canary step, since `stepped`. `activated` is when it got the traffic last, `ended` when it was replaced last.
-    `why` is its latest event as text. `scale` is the number of replicas when all of them were verified last (0 = not yet): replicas
+    `rechecked` is since when its replicas are asked once more, before its share is raised. `why` is its latest event as text. `scale` is the number of replicas when all of them were verified last (0 = not yet): replicas
     that are added later are not verified.
     """
 
@@ -66,6 +67,7 @@ class Revision(NamedTuple):
     ended: Instant | None = None
     why: str = ""
     scale: int = 0
+    rechecked: Instant | None = None
 
 
 class Rollout(NamedTuple):
@@ -99,6 +101,14 @@ class Rollout(NamedTuple):
         others = [other for other in self.rows if other.revision != row.revision]
         rows = sorted([*others, row], key=lambda unsorted: (unsorted.number, unsorted.revision))
         return self._replace(rows=tuple(rows))
+
+
+def rechecked(rollouts: Mapping[str, Rollout]) -> Iterator[str]:
+    """The revisions whose replicas are asked once more, as `revision_key`."""
+    for key, rollout in rollouts.items():
+        for row in rollout.rows:
+            if row.rechecked is not None:
+                yield revision_key(key, row.revision)
 
 
 def due_at(row: Revision, now: Now) -> int:
@@ -170,6 +180,7 @@ def read_rollout(raw: list[Any]) -> Rollout:
                 stepped=_instant(row.stepped),
                 activated=_instant(row.activated),
                 ended=_instant(row.ended),
+                rechecked=_instant(row.rechecked),
             )
             for row in rows
         ),

@@ -28,6 +28,9 @@ PROBES = ("startup", "liveness", "readiness")
 SERVICE = "service "
 """Trials are named by their probe, or by this and the key of the service."""
 
+AGAIN = "again "
+"""Extra answers of probes that decide are named by this and the probe: they are asked once more before traffic moves."""
+
 _TIMES = ("initial_delay", "period", "timeout", "success_threshold", "failure_threshold", "grace")
 """Fields of a probe that say when and how often it asks, not what."""
 

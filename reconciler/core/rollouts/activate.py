@@ -31,12 +31,14 @@ def advance(turn: Turn, evidence: Evidence) -> None:
     for row in turn.rollout.rows:
         if row.opened is not None and (target is None or row.revision != target.revision):
             turn.rollout = turn.rollout.put(row._replace(opened=None, step=0, stepped=None))
-    if target is None:
-        return
-    if target.opened is None:
+    if target is not None and target.opened is None:
         _open(turn, evidence, target)
-    else:
+    elif target is not None:
         _carry_on(turn, evidence, target)
+    for row in turn.rollout.rows:
+        # What was asked for one move of traffic says nothing about a later one.
+        if row.rechecked is not None and row.revision not in turn.rechecking:
+            turn.rollout = turn.rollout.put(row._replace(rechecked=None))
 
 
 # --- the first revision, and older ones --------------------------------------------------------------------------------
@@ -165,9 +167,42 @@ def _open(turn: Turn, evidence: Evidence, row: Revision) -> None:
         message = f"an older revision still has weight; revision {row.revision[:8]} is activated when that weight is 0"
         turn.waits.append(Wait(workload.key, Waiting.WEIGHT, message))
         return
-    turn.rollout = turn.rollout.put(
-        row._replace(opened=instant(now), step=0, stepped=None, why="", scale=health.wanted)
+    if _rechecked(turn, evidence, row):
+        row = row._replace(opened=instant(now), step=0, stepped=None, why="", scale=health.wanted)
+        turn.rollout = turn.rollout.put(row)
+
+
+def _rechecked(turn: Turn, evidence: Evidence, row: Revision) -> bool:
+    """Whether all replicas of a revision have passed once more, now that more traffic would move to it; else they are asked.
+
+    A revision that gets the traffic back is not held by a probe that cannot run.
+    """
+    workload, now = evidence.workload, evidence.now
+    answers = evidence.rechecks.get(row.revision)
+    asks = any(
+        probe is not None for container in evidence.probed for probe in (container.liveness, container.readiness)
     )
+    if not asks or (answers is not None and answers.passed):
+        return True
+    turn.rechecking.add(row.revision)
+    action, revision = f"activate {row.revision[:8]}", f"revision {row.revision[:8]}"
+    if answers is None:
+        turn.rollout = turn.rollout.put(row._replace(rechecked=instant(now)))
+        message = f"the replicas of {revision} are probed once more before it gets more traffic"
+        turn.waits.append(Wait(workload.key, Waiting.VERIFIED, message))
+    elif answers.failing:
+        message = f"{', '.join(answers.failing)} failed when {revision} was about to get more traffic"
+        turn.waits.append(Wait(workload.key, Waiting.VERIFIED, message))
+    elif answers.until > now.steady:
+        message = f"the replicas of {revision} are probed once more: {len(answers.missing)} results are missing"
+        turn.waits.append(Wait(workload.key, Waiting.VERIFIED, message, answers.until))
+    elif row.revision == turn.rollout.back:
+        return True
+    else:
+        message = f"no new result of {', '.join(answers.missing)}; {revision} gets no more traffic without one"
+        next_step = f"check that the probes of {workload.key} can run"
+        turn.holds.append(Hold(workload.key, action, Rule.PROBER_FAULT, message, next_step=next_step))
+    return False
 
 
 def _not_verified(turn: Turn, evidence: Evidence, row: Revision, health: Health) -> None:
@@ -221,6 +256,10 @@ def _carry_on(turn: Turn, evidence: Evidence, row: Revision) -> None:
             turn.waits.append(Wait(workload.key, Waiting.VERDICT, message))
             turn.rollout = turn.rollout if row.stepped is None else turn.rollout.put(row._replace(stepped=None))
             return
+        if row.stepped is None and row.revision in evidence.short:
+            message = f"revision {row.revision[:8]} has less than {step.share / 100:g}% of the traffic yet; then its pause begins"
+            turn.waits.append(Wait(workload.key, Waiting.RAISED, message))
+            return
         stepped = row.stepped or instant(now)
         row = row._replace(stepped=stepped)
         turn.rollout = turn.rollout.put(row)
@@ -228,6 +267,8 @@ def _carry_on(turn: Turn, evidence: Evidence, row: Revision) -> None:
         if until > now.steady:
             message = f"revision {row.revision[:8]} has {step.share / 100:g}% of the traffic"
             turn.waits.append(Wait(workload.key, Waiting.PAUSE, message, until))
+            return
+        if not _rechecked(turn, evidence, row):
             return
         if row.step + 1 < len(steps):
             turn.rollout = turn.rollout.put(row._replace(step=row.step + 1, stepped=None))

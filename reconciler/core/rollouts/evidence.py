@@ -7,7 +7,7 @@ workloads whose revisions stand beside each other.
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from manifests.values.desired import SECOND, Workload
+from manifests.values.desired import SECOND, Container, Workload
 from manifests.values.limits import Held
 from reconciler.core.limits import suspensions, windows
 from reconciler.core.model.instant import Now, next_after
@@ -17,7 +17,9 @@ from reconciler.core.model.revision import Rollout, Standing, due_at
 from reconciler.core.replicas.roster import Group
 from reconciler.core.replicas.snapshot import Snapshot
 from reconciler.core.rollouts import health, host_restart, read_back, start_failures
+from reconciler.core.rollouts import recheck as rechecks
 from reconciler.core.rollouts.health import Health
+from reconciler.core.rollouts.recheck import Recheck
 from reconciler.core.rollouts.start_failures import StartFailure
 
 
@@ -27,8 +29,9 @@ class Evidence(NamedTuple):
     health: revision -> its replicas that have the traffic or may get it; leaving replicas count as unknown. serving: the replicas
     of the revision that has the traffic, or may take it first; leaving replicas count by their probes. stopped: the revisions of
     replicas that are stopped and kept. leftover: the same, and the revisions of outgoing replicas. start_failures: of waiting
-    revisions. carrying, raised: as in `ReadBack`. hold: a suspension, a window or a clock jump that holds a due activation,
-    whatever the health; `activate` fills in its action.
+    revisions. carrying, raised, short: as in `ReadBack`. hold: a suspension, a window or a clock jump that holds a due activation,
+    whatever the health; `activate` fills in its action. rechecks: revision -> the answers of its replicas since they are asked once
+    more. probed: the probes of all of them.
     """
 
     workload: Workload
@@ -40,7 +43,10 @@ class Evidence(NamedTuple):
     start_failures: Mapping[str, StartFailure | None]
     carrying: frozenset[str]
     raised: frozenset[str]
+    short: frozenset[str]
     hold: Hold | None
+    rechecks: Mapping[str, Recheck]
+    probed: tuple[Container, ...]
 
 
 def gather(snap: Snapshot, ledger: Ledger, group: Group, rollout: Rollout, jumped: bool) -> Evidence:
@@ -71,7 +77,14 @@ def gather(snap: Snapshot, ledger: Ledger, group: Group, rollout: Rollout, jumpe
         },
         carrying=pools.carrying,
         raised=pools.raised,
+        short=pools.short,
         hold=hold,
+        probed=group.probed,
+        rechecks={
+            row.revision: answers
+            for row in rollout.rows
+            if row.rechecked is not None and (answers := rechecks.recheck(snap, group, row)) is not None
+        },
     )
 
 

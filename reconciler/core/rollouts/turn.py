@@ -11,10 +11,12 @@ from reconciler.core.model.revision import Rollout
 class Turn:
     """Filled by `rollback`, `activate` and `rolling`, one after the other; `revisions` starts it and reads it.
 
-    `until` is the steady instant at which the first of these answers changes on the same facts.
+    `until` is the steady instant at which the first of these answers changes on the same facts. `rechecking`: revisions whose
+    replicas are asked once more.
     """
 
     rollout: Rollout
     holds: list[Hold] = field(default_factory=list)
     waits: list[Wait] = field(default_factory=list)
     until: int = FOREVER
+    rechecking: set[str] = field(default_factory=set)

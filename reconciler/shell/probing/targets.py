@@ -17,7 +17,7 @@ from reconciler.core.health import runtime_health
 from reconciler.core.limits.suspensions import node_key
 from reconciler.core.model.instant import FOREVER
 from reconciler.core.model.ledger import Ledger
-from reconciler.core.model.revision import revision_key
+from reconciler.core.model.revision import rechecked, revision_key
 from reconciler.core.model.spec import Answer, ServicePort, Trial
 from reconciler.core.replicas import specs
 from reconciler.core.replicas.specs import Specs
@@ -82,6 +82,7 @@ class Probing:
         self.name_targets = NameTargets()
         self._with_inputs: tuple[Probe, ...] = ()
         self._inputs_of: tuple[object, ...] = ()
+        self._again: frozenset[str] = frozenset()
         self._probed: dict[Generation, Container] = {}
         self._exec: dict[tuple[Generation, tuple[str, ...]], ExecTarget | None] = {}
         self._dirty = True
@@ -120,11 +121,13 @@ class Probing:
             return False
         answers = self.trials.setdefault(generation, {})
         before = answers.get(name)
-        if before is not None and ProbeValue.PASS in (before.fact.value, before.fact.last) and before.trial == trial:
+        same = before is not None and before.trial == trial
+        once = not name.startswith(specs.AGAIN)
+        if before is not None and same and once and ProbeValue.PASS in (before.fact.value, before.fact.last):
             return False  # it has passed once; the core takes it over at its next decision
         answers[name] = Answer(trial, fact)
         return (
-            before is None or before.trial != trial or (before.fact.value, before.fact.last) != (fact.value, fact.last)
+            before is None or not same or not once or (before.fact.value, before.fact.last) != (fact.value, fact.last)
         )
 
     def forget(self) -> None:
@@ -151,10 +154,11 @@ class Probing:
             ledger: the adopted containers, and which generations were ready.
         """
         names_changed = self.name_targets.set_desired(desired)
-        sources = (desired, ledger.specs, ledger.proven)
+        sources = (desired, ledger.specs, ledger.proven, ledger.rollouts)
         if any(now is not before for now, before in zip_longest(sources, self._inputs_of)):
             self._inputs_of, self._dirty = sources, True
             self._with_inputs = probes_with_inputs(desired, (*ledger.specs.values(), *ledger.proven.values()))
+            self._again = frozenset(rechecked(ledger.rollouts))
         await self.inputs.prepare((*self._with_inputs, *self.name_targets.with_secrets), desired.root)
         parts = (sorted(stopping), sorted(suspended), sorted(ledger.adopted))
         version = (self.looks.version, f"{desired.revision}/{'/'.join(','.join(part) for part in parts)}")
@@ -199,6 +203,8 @@ class Probing:
                 live[generation] = await self._add_targets(look, fact, container, targets)
                 if own is not None and own.trials:
                     await self._add_trials(look, fact, container, own.trials, targets)
+                if self._again and fact.mark is not None and revision_key(key, fact.mark.revision) in self._again:
+                    await self._add_trials(look, fact, container, _again(container), targets)
         # No await from here on: results may have arrived while a runtime was asked.
         kept = {
             generation: self.verdicts.get(generation, Probes())._replace(**verdicts)
@@ -336,6 +342,16 @@ class Probing:
                 self._dirty = True
                 return None
         return self._exec[key]
+
+
+def _again(container: Container) -> tuple[tuple[str, Trial], ...]:
+    """The probes of a container that can be asked once more, out of turn."""
+    probes = (("liveness", container.liveness), ("readiness", container.readiness))
+    return tuple(
+        (f"{specs.AGAIN}{name}", probe)
+        for name, probe in probes
+        if probe is not None and probe.kind is not ProbeKind.RUNTIME
+    )
 
 
 class _Look(NamedTuple):

@@ -168,7 +168,9 @@ def test_a_probe_takes_over_where_it_passed_and_finally_everywhere():
     desired = wanted(readiness=NEW)
     world.ledger = decide(desired, tried(world, NEW, PASS, None, PASS), NOW).ledger
     assert set(world.ledger.proven) == {world.facts[0].id, world.facts[2].id}
-    ready = [Specs.of(desired, world.ledger).own(desired.workloads[0], fact).container.readiness for fact in world.facts]
+    ready = [
+        Specs.of(desired, world.ledger).own(desired.workloads[0], fact).container.readiness for fact in world.facts
+    ]
     assert ready == [NEW, HTTP, NEW]
     world.ledger = decide(desired, tried(world, NEW, None, PASS, None), NOW).ledger
     assert world.ledger.specs[KEY].readiness == NEW

@@ -36,6 +36,7 @@ def beside(due: bool, weight: int = 0, push: bool = False):
     new = Revision(
         NEW.revision, 2, Standing.SCHEDULED, ago(99), at=at, due=ago(50) if due else None, opened=opened, scale=2
     )
+    new = new._replace(rechecked=ago(5) if due and not weight else None)
     scene.ledger = replace(
         scene.ledger,
         rollouts={OLD.key: History(OLD.revision, rows=(old, new))},

@@ -130,7 +130,12 @@ def test_a_failing_replica_calls_off_the_activation_and_the_retry_waits():
         )
         for generation, value in facts.probes.items()
     }
-    again = decide(desired, replace(facts, probes=probes), then)
+    asking = decide(desired, replace(facts, probes=probes), then)
+    row = asking.ledger.rollouts[WEB.key].of(new.revision)
+    assert (row.opened, row.rechecked.steady) == (None, then.steady)
+    history = asking.ledger.rollouts[WEB.key].put(row._replace(rechecked=ago(5)))
+    answered = replace(facts, probes=probes, ledger=replace(asking.ledger, rollouts={WEB.key: history}))
+    again = decide(desired, answered, then)
     assert again.ledger.rollouts[WEB.key].of(new.revision).opened is not None
 
 
