@@ -29,15 +29,17 @@ class ProviderError(Exception):
         target: the object that was read or written, as its key or name.
         cause: what happened, with the other side's own message if there is one.
         next_step: what the operator can do, in the imperative; empty when a retry is enough.
+        wait: the time (ns) for which the other side asked not to be called again; 0 = none.
     """
 
     retry: Retry = Retry.LATER
 
-    def __init__(self, target: str, cause: str, next_step: str = "") -> None:
+    def __init__(self, target: str, cause: str, next_step: str = "", wait: int = 0) -> None:
         super().__init__(target, cause, next_step)
         self.target = target
         self.cause = cause
         self.next_step = next_step
+        self.wait = wait
 
     def __str__(self) -> str:
         tail = f"; {self.next_step}" if self.next_step else ""

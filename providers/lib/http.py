@@ -155,7 +155,7 @@ class API:
         if left > 0:
             seconds = -(-left // SECOND)
             cause = f"{self._url} asked to wait another {seconds} s"
-            raise Unreachable(target, cause, f"retried automatically in {seconds} s")
+            raise Unreachable(target, cause, f"retried automatically in {seconds} s", left)
 
     def _judged(self, target: str, writing: bool, status: int, headers: httpx.Headers, answer: bytes) -> Reply:
         reply = Reply(status, _json(answer))
@@ -163,7 +163,8 @@ class API:
         if status in (429, 503):
             wait = self._patience(headers.get("Retry-After", ""))
             self._not_before = max(self._not_before, self._steady() + wait * SECOND)
-            raise Unreachable(target, said + (f" and asks to wait {wait} s" if wait else ""))
+            asks = f" and asks to wait {wait} s" if wait else ""
+            raise Unreachable(target, said + asks, wait=wait * SECOND)
         if status >= 500:
             raise self._lost(target, writing, said)
         if status in (401, 403):

@@ -21,7 +21,7 @@ from reconciler.core.model.reasons import Rule
 class Known:
     """Keys of all objects: workloads, replicas, nodes, services, policies, and others in the last decision.
 
-    suspended: suspended by the operator. failed: replicas whose restarts were given up or that fail a changed probe,
+    suspended: suspended by the operator. failed: replicas whose restarts were given up that fail a changed probe, or have a failed step,
     and workloads whose rolling rollout is stuck. overridden: drained or forced by the operator. targets: targets of DNSPolicies. containers: the names of each
     workload's containers, the main one first.
     """
@@ -34,7 +34,9 @@ class Known:
     targets: frozenset[str] = frozenset()
 
 
-_ENDED_BY_RESUME = frozenset({Rule.FAILED.value, Rule.PROGRESS.value, Rule.PROBE_UNPROVEN.value})
+_ENDED_BY_RESUME = frozenset(
+    {Rule.FAILED.value, Rule.PROGRESS.value, Rule.PROBE_UNPROVEN.value, Rule.STEP_FAILED.value}
+)
 """Rules of holds that end when the operator resumes their object."""
 
 

@@ -12,17 +12,19 @@ import signal
 import sys
 
 from manifests.values.desired import SECOND, Role
+from reconciler.core.actions import asked
 from reconciler.core.decide import decide
 from reconciler.core.decision import Decision
 from reconciler.core.model.instant import FOREVER, Now
 from reconciler.core.model.ledger import Ledger
-from reconciler.core.model.ledger_fold import Command, Outcome, OutcomeKind, apply_commands, fold
+from reconciler.core.model.ledger_fold import Command, Outcome, OutcomeKind, apply_commands, fold, try_again
 from reconciler.core.model.observed import Observed
 from reconciler.core.model.step import Step
 from reconciler.core.rollouts.revisions import quiet
 from reconciler.exits import Exit
 from reconciler.shell.apply.applier import Applier
 from reconciler.shell.apply.evidence import EvidenceCollector
+from reconciler.shell.apply.references import References
 from reconciler.shell.looks.facts import Looks
 from reconciler.shell.looks.triggers import Wake
 from reconciler.shell.manifest_reload import ManifestReload
@@ -64,6 +66,7 @@ class Loop:
         self.probing = Probing(parts.prober, self.looks)
         self.pushing = Pushing(self.looks, parts.clock, self.wake)
         self.evidence = EvidenceCollector(self.looks, parts.memory, parts.clock, self.probing)
+        self.references = References(parts.runner, parts.clock)
         self.applier = Applier(self.looks, parts.memory, parts.runner, parts.clock, self.evidence.take)
         self.reporting = Reporting(parts.reporter, parts.memory)
         self.ledger_store = LedgerStore(parts.memory, parts.reporter)
@@ -89,6 +92,7 @@ class Loop:
             StoreError: the ledger or journal cannot be written; no action is taken without them.
         """
         self._begin()
+        self.ledger = try_again(self.ledger)
         end = self.clock.now().steady + within
         try:
             await self._first_looks()
@@ -126,12 +130,14 @@ class Loop:
         """
         self.probing.network_only = True
         self._begin(write=False)
+        self.ledger = try_again(self.ledger)
         try:
             end = self.clock.now().steady + deadline
             await self.looks.look_due()
             if by_endpoint(self.desired):  # a first decision gives the addresses to probe
                 self._decide(self._observed(), self.clock.now())
             await self._retarget()
+            await self.references.refresh(self.desired, bool(self.ledger.step_failures))
             while self.probing.unanswered() and self.clock.now().steady < end and self.stopping is None:
                 self.wake.take()
                 self._take_probes()
@@ -250,6 +256,7 @@ class Loop:
         self.looks.start_due()
         await asyncio.sleep(0)
         await self._retarget()
+        await self.references.refresh(self.desired, bool(self.ledger.step_failures))
         now = self.clock.now()
         self.ledger = self.pushing.fold(self.ledger, now)
         decision = self._decide(self._observed(), now)
@@ -302,11 +309,17 @@ class Loop:
             contexts=self.probing.label_contexts.contexts,
             under_way=frozenset(self.applier.busy),
             target_answers=dict(self.probing.name_targets.verdicts),
+            references=dict(self.references.digests),
             trials={generation: dict(answers) for generation, answers in self.probing.trials.items()},
         )
 
     def _act(self, steps: tuple[Step, ...]) -> None:
+        desired, references = self.desired, dict(self.references.digests)
+
         def finished(step: Step, outcome: Outcome) -> None:
+            if outcome.kind is not OutcomeKind.DONE:
+                digest = asked.digest(step.action, desired, references)
+                outcome = outcome._replace(object=step.object, asked=digest)
             self._outcomes.append(outcome)
             self.evidence.add_end(step)
             if len(self.done) < DONE_KEPT:
@@ -374,10 +387,13 @@ class Loop:
         until = min(decision.wake_at, self.clock.now().steady + LONGEST_SLEEP, FOREVER if end is None else end)
         while True:
             await self.reporting.after_calls(self._applying, self.wake)
-            upcoming = min(until, self.looks.next_due(), self.manifest_reload.due)
+            failing = bool(decision.ledger.step_failures)
+            upcoming = min(until, self.looks.next_due(), self.manifest_reload.due, self.references.due_at(failing))
             await self.clock.sleep_until(upcoming, self.wake.event)
             now = self.clock.now()
             if await self._reread(now) or self.wake.asked or now.steady >= until:
+                return
+            if await self.references.refresh(self.desired, failing):
                 return
             self.wake.take()
             self._check_engine(now)

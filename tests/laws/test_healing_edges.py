@@ -111,7 +111,7 @@ def test_recreate_stops_a_replica_only_after_its_replacement_exists(worlds):
 
     world = ready(worlds(Recreating((Spec(replicas=2),))))
     before = world.running()
-    world.fail_next(NODE, *[Fault.REJECTED] * 2)
+    world.fail_next(NODE, *[Fault.REJECTED] * 12)
     world.push(Recreating((Spec(replicas=2, image="v2"),)))
     world.run(2 * MINUTE)
     assert world.running() == before

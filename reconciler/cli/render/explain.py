@@ -145,7 +145,7 @@ def _numbers(key: str, ledger: Ledger, containers: Sequence[str]) -> dict[str, A
             step: {
                 "count": failure.streak,
                 "last_wall": failure.last.wall,
-                "final": failure.stop,
+                "refused": failure.refused,
                 "message": failure.message,
             }
             for step, failure in failing.items()

@@ -5,6 +5,7 @@
 
 from dataclasses import replace
 
+from reconciler.core.actions import asked
 from reconciler.core.limits import suspensions
 from reconciler.core.model.ledger import Grant, Ledger
 from reconciler.core.model.reasons import Hold, Wait, Waiting
@@ -18,6 +19,7 @@ class Outbox:
     def __init__(self, snap: Snapshot, ledger: Ledger) -> None:
         self.desired, self.ledger, self.now = snap.desired, ledger, snap.now
         self.busy, self.under_way, self.pushes = snap.observed.busy, snap.observed.under_way, snap.observed.pushes
+        self.references = snap.observed.references
         self.steps: list[Step] = []
         self.holds: list[Hold] = []
         self.waits: list[Wait] = []
@@ -35,7 +37,11 @@ class Outbox:
         if step.target in self.under_way:
             self.waits.append(Wait(step.object, Waiting.CALL, f"a call on {step.target} is still running"))
             return
-        hold = suspensions.busy_or_failed(self.ledger, self.busy, step.id, step.target, step.object, self.now)
+        hold = suspensions.busy(self.busy, step.id, step.target, step.object, self.now)
+        failure = self.ledger.step_failures.get(step.id)
+        if hold is None and failure is not None:
+            digest = asked.digest(step.action, self.desired, self.references)
+            hold = suspensions.failed(failure, step.id, step.object, digest, self.now)
         if hold is None:
             self.steps.append(step)
         else:

@@ -21,6 +21,9 @@ JITTER = 0.25
 STEP_BACKOFF = Backoff(initial=SECOND, maximum=300 * SECOND, reset=600 * SECOND)
 """Waiting times after a failed provider call: 1 s doubling to 5 min."""
 
+REFUSED_BACKOFF = Backoff(initial=5 * SECOND, maximum=300 * SECOND, reset=600 * SECOND)
+"""Waiting times after a call that was refused: 5 s doubling to 5 min. The cause may be removed where nothing shows it."""
+
 
 class Try(StrEnum):
     """The next action for a replica that fails again and again."""
@@ -76,9 +79,10 @@ def restart_at(name: str, failures: Failures | None, backoff: Backoff, now: Now)
 
 
 def step_at(step: str, failure: StepFailure, now: Now) -> int:
-    """The steady instant of the next try of a failed step. A step that was refused for good is tried at the longest interval only."""
-    wait = STEP_BACKOFF.maximum if failure.stop else delay(step, failure.streak + 1, STEP_BACKOFF)
-    return due(failure.last, wait, now)
+    """The steady instant of the next try of a failed step; not before the time for which the other side asked."""
+    times = REFUSED_BACKOFF if failure.refused else STEP_BACKOFF
+    wait = 0 if failure.again else delay(step, failure.streak + 1, times)
+    return due(failure.last, max(wait, failure.wait), now)
 
 
 def recent(attempts: tuple[Instant, ...], window: int, now: Now) -> tuple[Instant, ...]:

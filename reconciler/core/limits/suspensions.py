@@ -9,7 +9,7 @@ from typing import NamedTuple
 from manifests.values.desired import SECOND, Desired
 from reconciler.core.limits import backoff
 from reconciler.core.model.instant import Now, next_after
-from reconciler.core.model.ledger import Ledger
+from reconciler.core.model.ledger import Ledger, StepFailure
 from reconciler.core.model.reasons import Hold, Rule
 
 
@@ -65,16 +65,20 @@ def suspended_document(desired: Desired, ledger: Ledger, key: str, action: str, 
     return _by_key(desired, ledger, (key,), key, action, now)
 
 
-def busy_or_failed(ledger: Ledger, busy: frozenset[str], step: str, target: str, obj: str, now: Now) -> Hold | None:
-    """The hold on a step of any kind: a call on its target without an outcome, or its own failed tries."""
-    if target in busy:
-        message = f"the outcome of an earlier call on {target} is not known yet"
-        return Hold(obj, step, Rule.BUSY, message, until=next_after(0, SECOND, now))
-    failure = ledger.step_failures.get(step)
-    if failure is None:
+def busy(names: frozenset[str], step: str, target: str, obj: str, now: Now) -> Hold | None:
+    """The hold on a step whose target has a call without an outcome."""
+    if target not in names:
+        return None
+    message = f"the outcome of an earlier call on {target} is not known yet"
+    return Hold(obj, step, Rule.BUSY, message, until=next_after(0, SECOND, now))
+
+
+def failed(failure: StepFailure, step: str, obj: str, asked: str, now: Now) -> Hold | None:
+    """The hold on a step after its failed tries; None when it asks for something else now (`asked`), or is due."""
+    if failure.asked and failure.asked != asked:
         return None
     at = backoff.step_at(step, failure, now)
     if at <= now.steady:
         return None
-    next_step = "remove the cause; the step is retried automatically" if failure.stop else ""
+    next_step = "remove the cause; the step is retried automatically" if failure.refused else ""
     return Hold(obj, step, Rule.STEP_FAILED, failure.message, until=at, next_step=next_step)

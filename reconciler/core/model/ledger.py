@@ -90,12 +90,23 @@ class Outbreak(NamedTuple):
 
 
 class StepFailure(NamedTuple):
-    """Consecutive failures of one step. `stop` tells that a retry of the same step cannot help."""
+    """Consecutive failures of one step.
+
+    `refused` tells that the other side understood and refused. `first` is the first of these failures, None in rows of older
+    versions. `asked` is the digest of what was asked (`actions/asked`): another one is tried at once. `object` is the object of the
+    step. `wait` is how long (ns) the other side asked to wait. `again` tells that the next try is due now, because an operator or a
+    new run asked for it.
+    """
 
     streak: int
     last: Instant
-    stop: bool
+    refused: bool
     message: str
+    first: Instant | None = None
+    asked: str = ""
+    object: str = ""
+    wait: int = 0
+    again: bool = False
 
 
 class Suspension(NamedTuple):

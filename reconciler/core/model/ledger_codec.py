@@ -46,6 +46,11 @@ def _grant(raw: list[Any]) -> Grant:
     )
 
 
+def _step_failure(raw: list[Any]) -> StepFailure:
+    failure = StepFailure(*raw)  # older rows are shorter
+    return failure._replace(last=Instant(*failure.last), first=read_instant(failure.first))
+
+
 def _push(raw: list[Any]) -> PushRow:
     generation, event, since, at, boot, seq, inflight, nonce, earlier = raw
     boots = tuple((name, started_at) for name, started_at in earlier)
@@ -56,7 +61,7 @@ _READ: Mapping[str, Any] = {
     "grants": _grant,
     "attempts": lambda raw: tuple(Instant(*at) for at in raw),
     "failures": lambda raw: Failures(raw[0], Instant(*raw[1]), Generation(*raw[2])),
-    "step_failures": lambda raw: StepFailure(raw[0], Instant(*raw[1]), raw[2], raw[3]),
+    "step_failures": _step_failure,
     "wanted": lambda raw: Instant(*raw),
     "restarted": lambda raw: tuple(Instant(*at) for at in raw),
     "escalations": lambda raw: Escalation(raw[0], raw[1], Instant(*raw[2])),

@@ -23,11 +23,14 @@ class OutcomeKind(StrEnum):
 
 
 class Outcome(NamedTuple):
-    """The outcome of one step."""
+    """The outcome of one step. The other fields are those of `StepFailure`."""
 
     step: str
     kind: OutcomeKind
     message: str = ""
+    object: str = ""
+    asked: str = ""
+    wait: int = 0
 
 
 def fold(ledger: Ledger, outcomes: tuple[Outcome, ...], now: Now) -> Ledger:
@@ -37,14 +40,36 @@ def fold(ledger: Ledger, outcomes: tuple[Outcome, ...], now: Now) -> Ledger:
         if outcome.kind is OutcomeKind.DONE:
             failures.pop(outcome.step, None)
         elif outcome.kind in {OutcomeKind.FAILED, OutcomeKind.REJECTED, OutcomeKind.UNKNOWN}:
-            count = failures[outcome.step].streak + 1 if outcome.step in failures else 1
-            stop = outcome.kind is OutcomeKind.REJECTED
-            failures[outcome.step] = StepFailure(count, instant(now), stop, outcome.message)
+            failures[outcome.step] = _failure(failures.get(outcome.step), outcome, 1, now)
         elif outcome.kind is OutcomeKind.CONFLICT:
             # The facts have changed: decide again at once, but back off if that happens again and again.
-            count = failures[outcome.step].streak + 1 if outcome.step in failures else 0
-            failures[outcome.step] = StepFailure(count, instant(now), False, outcome.message)
+            failures[outcome.step] = _failure(failures.get(outcome.step), outcome, 0, now)
     return ledger if failures == ledger.step_failures else replace(ledger, step_failures=failures)
+
+
+def _failure(before: StepFailure | None, outcome: Outcome, first: int, now: Now) -> StepFailure:
+    """One more failure of a step, or the first one (`first`) of what is asked now."""
+    at = instant(now)
+    same = before is not None and outcome.asked in ("", before.asked)
+    return StepFailure(
+        before.streak + 1 if same and before is not None else first,
+        at,
+        outcome.kind is OutcomeKind.REJECTED,
+        outcome.message,
+        (before.first if same and before is not None else None) or at,
+        outcome.asked,
+        outcome.object,
+        outcome.wait,
+    )
+
+
+def try_again(ledger: Ledger, key: str = "*") -> Ledger:
+    """The ledger in which the failed steps of an object (`*` = all) are due now, unless the other side asked to wait."""
+    failures = {
+        step: failure._replace(again=True) if _covers(key, failure.object) else failure
+        for step, failure in ledger.step_failures.items()
+    }
+    return replace(ledger, step_failures=failures) if failures != ledger.step_failures else ledger
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +94,8 @@ class Command:
 def apply_commands(ledger: Ledger, commands: tuple[Command, ...]) -> Ledger:
     """The ledger after these commands. Unknown verbs change nothing: the inbox may have commands of a newer version.
 
-    Resuming an object also allows new tries for its Failed replicas and for a rolling rollout that has failed, and accepts its
-    trials that fail.
+    Resuming an object also allows new tries for its Failed replicas, its failed steps and for a rolling rollout that has failed,
+    and accepts its trials that fail.
     """
     suspensions, escalations, rollouts = dict(ledger.suspensions), dict(ledger.escalations), dict(ledger.rollouts)
     approvals, requests, overrides = set(ledger.approvals), dict(ledger.requests), ledger.overrides
@@ -81,6 +106,7 @@ def apply_commands(ledger: Ledger, commands: tuple[Command, ...]) -> Ledger:
         elif command.verb == "resume":
             suspensions.pop(command.object, None)
             accepted.add(command.object)
+            ledger = try_again(ledger, command.object)
             escalations = {key: value for key, value in escalations.items() if not _covers(command.object, key)}
             rollouts |= {
                 key: retry_failed(rollout) for key, rollout in rollouts.items() if _covers(command.object, key)

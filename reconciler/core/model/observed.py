@@ -24,7 +24,7 @@ class Observed:
     source_read_at: steady instant of the last complete read of the source. busy: container names, `provider/pool/address:port`
     or `provider/zone` with a call whose outcome is unknown after its time limit. under_way: the same for calls within their limit.
     contexts: parsed probe contexts on labels of foreign containers, by their text. trials: generation -> what was tried on it beside
-    the probes that decide, by name (`replicas/specs.trials`).
+    the probes that decide, by name (`replicas/specs`). references: digests of what the references of a provider or workload resolve to, by its key.
     """
 
     runtimes: Mapping[str, RuntimeFacts] = field(default_factory=dict)
@@ -39,3 +39,4 @@ class Observed:
     contexts: Mapping[str, Context] = field(default_factory=dict)
     target_answers: Mapping[TargetProbe, ProbeFact] = field(default_factory=dict)
     trials: Mapping[Generation, Mapping[str, Answer]] = field(default_factory=dict)
+    references: Mapping[str, str] = field(default_factory=dict)

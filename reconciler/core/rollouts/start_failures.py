@@ -22,8 +22,8 @@ _ENDED = {ContainerState.EXITED, ContainerState.RESTARTING}
 class StartFailure(NamedTuple):
     """The failure of one replica, and whether another try makes sense.
 
-    `certain`: the cause is the replica, not a registry or an engine that did not answer. `final`: the engine refused it, or it
-    exited by itself, more often in a row than `restarts.limit`.
+    `certain`: the cause is the replica: the engine does not start it, or it exits. A create that fails may succeed at any later try.
+    `final`: it exited by itself more often in a row than `restarts.limit`.
     """
 
     message: str
@@ -42,7 +42,6 @@ def _not_created(group: Group, revision: str, instance: str, ledger: Ledger) -> 
     if not ledger.step_failures:
         return
     workload = group.workload
-    limit = max(1, workload.restarts.limit)
     for ordinal in range(workload.replicas):
         name = container_name(Mark(instance, workload.name, ordinal, revision))
         for verb, done in (("create", "created"), ("start", "started")):
@@ -50,7 +49,8 @@ def _not_created(group: Group, revision: str, instance: str, ledger: Ledger) -> 
             if failure is None or not failure.streak:
                 continue
             message = f"{name} could not be {done}: {_short(failure.message)}"
-            yield StartFailure(message, failure.stop or verb == "start", failure.stop and failure.streak > limit)
+            # Nothing is final: an image may be pushed, a network created, a secret set where no look shows it.
+            yield StartFailure(message, verb == "start", False)
 
 
 def _ended(group: Group, revision: str, ledger: Ledger) -> Iterator[StartFailure]:

@@ -312,8 +312,8 @@ def test_sessions_are_cut_and_a_refusal_does_not_keep_the_container():
     timeline.scene.ledger = replace(
         timeline.scene.ledger, step_failures={decision.steps[-1].id: StepFailure(1, ago(0), True, "cannot")}
     )
-    assert verbs(timeline.look(9)) == []
-    assert verbs(timeline.look(1)) == ["stop"]
+    assert verbs(timeline.look(4)) == []
+    assert verbs(timeline.look(6)) == ["stop"]
 
 
 def test_a_balancer_reload_makes_its_zero_unknown_for_the_rest_of_a_drain():

@@ -1,0 +1,105 @@
+"""Digests of what references resolve to: with a failure of a step they say whether a secret has changed since.
+
+The key of the digests is random and never stored, so nothing about a secret can be found out from a state file; after a restart of
+the program every digest is another one, and steps that need a secret are tried at once. Used by the loop.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from hashlib import blake2b
+from typing import Any
+
+from manifests.values.desired import SECOND, Desired
+from manifests.values.pod import SecretSource
+from providers.errors import ProviderError
+from providers.lib.secrets import SecretRef
+from reconciler.core.model.instant import FOREVER
+from reconciler.shell.clock import Clock
+from reconciler.shell.providers import Runner
+
+REFRESH = 5 * SECOND
+"""How often (ns) references are resolved again while a step fails."""
+
+
+class References:
+    """The digests of all references.
+
+    Attributes:
+        digests: by the key of the provider or workload that has the references.
+    """
+
+    def __init__(self, runner: Runner, clock: Clock) -> None:
+        self._runner, self._clock = runner, clock
+        self._nonce = os.urandom(32)
+        self._desired: Desired | None = None
+        self._again_at = 0
+        self.digests: dict[str, str] = {}
+
+    async def refresh(self, desired: Desired, failing: bool) -> bool:
+        """Resolve the references of these manifests: when they are new, and now and then while a step fails. Whether one changed."""
+        now = self._clock.now().steady
+        if desired is self._desired and not (failing and self._again_at <= now):
+            return False
+        if desired is not self._desired or not failing:
+            self._desired, self._again_at = desired, 0
+        sources = {key: tuple(refs) for key, refs in _sources(desired) if refs}
+        if not sources:
+            self.digests = {}
+            return False
+        self._again_at = now + REFRESH
+        try:
+            digests = await self._runner.run(lambda: _digests(sources, self._nonce))
+        except ProviderError:
+            return False  # a file system hangs: the digests of before stay
+        changed, self.digests = digests != self.digests, digests
+        return changed
+
+    def due_at(self, failing: bool) -> int:
+        """The steady instant of the next refresh."""
+        return self._again_at if failing and self.digests else FOREVER
+
+
+def _digests(sources: Mapping[str, tuple[SecretRef, ...]], nonce: bytes) -> dict[str, str]:
+    """The digests, by key. Runs on a thread."""
+    digests: dict[str, str] = {}
+    for key, refs in sources.items():
+        total = blake2b(key=nonce, digest_size=16)
+        for ref in refs:
+            try:
+                value = ref.resolve(key).reveal()
+            except ProviderError as error:
+                value = f"\x00{error.cause}"
+            except ValueError:
+                value = "\x00invalid name"
+            total.update(f"{len(value)}:{value}".encode(errors="surrogateescape"))
+        digests[key] = total.hexdigest()
+    return digests
+
+
+def _sources(desired: Desired) -> Iterator[tuple[str, list[SecretRef]]]:
+    for provider in desired.providers:
+        yield provider.key, list(_in_settings(provider.settings))
+    for workload in desired.workloads:
+        containers = (workload.template.container, *workload.template.sidecars)
+        yield workload.key, [_ref(source) for main in containers for _, source in main.engine.secret_env]
+
+
+def _ref(source: SecretSource) -> SecretRef:
+    return SecretRef(env=source.env) if source.env else SecretRef(file=source.file)
+
+
+def _in_settings(value: Any) -> Iterator[SecretRef]:
+    """The references in a provider's settings: objects with `env` or `file` alone."""
+    if isinstance(value, Mapping):
+        given = {name: text for name, text in value.items() if text is not None}
+        if len(given) == 1 and given.keys() <= {"env", "file"}:
+            try:
+                yield SecretRef.model_validate(given)
+            except ValueError:
+                return
+            return
+        for inner in value.values():
+            yield from _in_settings(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _in_settings(inner)
