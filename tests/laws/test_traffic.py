@@ -277,3 +277,117 @@ def test_a_ramp_grows_in_steps_and_survives_a_kill(worlds):
     assert weights == sorted(weights)
     assert weights[-1] == 100
     assert len(weights) > 10
+
+
+TEN_MINUTES = Ramp(600 * SECOND, 10)
+
+
+def lowered(world: World, count: int) -> list[tuple[str, int, int]]:
+    """The cuts since then: (container, weight before, weight after)."""
+    actions = [write.action for write in world.traffic.writes[count:] if isinstance(write.action, SetWeight)]
+    return [(action.name, action.before, action.weight) for action in actions if action.weight < (action.before or 0)]
+
+
+@pytest.mark.parametrize("kill", [False, True])
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        (None, TEN_MINUTES),
+        (Ramp(5 * SECOND, 10), TEN_MINUTES),
+        (Ramp(40 * SECOND, 80), Ramp(40 * SECOND, 1)),
+        (Ramp(40 * SECOND, 10), Ramp(400 * SECOND, 1)),
+    ],
+    ids=["added", "lengthened", "lower share", "lengthened and lower in the middle"],
+)
+def test_no_change_of_a_ramp_takes_weight_away(first, then, kill, worlds):
+    world = worlds(replace(busy(replicas=2), ramp=first))
+    world.run(25 * SECOND)
+    before, count = world.weights(), len(world.traffic.writes)
+    assert all(before.values())
+    world.push(replace(busy(replicas=2), ramp=then))
+    if kill:
+        world.kill()
+    world.run(20 * SECOND)
+    assert not lowered(world, count)
+    assert all(world.weights()[name] >= weight for name, weight in before.items())
+    world.run(700 * SECOND)
+    assert set(world.weights().values()) == {100}
+
+
+def test_a_ramp_added_between_write_and_read_back_cuts_nothing(worlds):
+    world = worlds(busy(replicas=2))
+    for _ in range(200):
+        world.run(SECOND // 10)
+        if set(world.weights().values()) == {100}:
+            break
+    world.kill()
+    world.push(replace(busy(replicas=2), ramp=TEN_MINUTES))
+    count = len(world.traffic.writes)
+    world.run(60 * SECOND)
+    assert not lowered(world, count)
+    assert set(world.weights().values()) == {100}
+
+
+@pytest.mark.parametrize("lost", [0, 1, 100], ids=["to nothing", "to one", "to another value"])
+def test_weights_lost_by_a_balancer_come_back_without_a_ramp(lost, worlds):
+    world = ready(worlds(busy(replicas=3)))
+    world.push(replace(busy(replicas=3), ramp=TEN_MINUTES))
+    world.run(5 * SECOND)
+    world.pools.restart()
+    for endpoint in world.outside.pools[POOLS]["web"].values():
+        endpoint.weight = lost
+    world.run(3 * SECOND)
+    assert world.weights() == {WEB.format(n): 100 for n in range(3)}
+
+
+def test_a_weight_that_another_writer_took_comes_back_without_a_ramp(worlds):
+    world = ready(worlds(busy(replicas=2)))
+    world.push(replace(busy(replicas=2), ramp=TEN_MINUTES))
+    world.run(5 * SECOND)
+    member(world, 1).weight = 7
+    world.run(3 * SECOND)
+    assert world.weights()[WEB.format(1)] == 100
+
+
+def test_a_growing_weight_that_another_writer_raised_is_set_back(worlds):
+    world = worlds(replace(busy(replicas=2), ramp=TEN_MINUTES))
+    world.run(60 * SECOND)
+    member(world, 1).weight = 100
+    world.run(5 * SECOND)
+    assert world.weights()[WEB.format(1)] < 50
+
+
+def test_a_lost_ledger_during_a_ramp_takes_no_weight_away(worlds):
+    world = worlds(replace(busy(replicas=2), ramp=Ramp(60 * SECOND, 10)))
+    world.run(40 * SECOND)
+    before, count = world.weights(), len(world.traffic.writes)
+    world.kill()
+    world.memory.rows.clear()
+    world.push(replace(busy(replicas=2), ramp=TEN_MINUTES))
+    world.run(20 * SECOND)
+    assert not lowered(world, count)
+    assert all(world.weights()[name] >= weight for name, weight in before.items())
+
+
+def test_a_ramp_added_before_a_drain_does_not_slow_the_return(worlds):
+    world = ready(worlds(busy(replicas=2)))
+    world.push(replace(busy(replicas=2), ramp=TEN_MINUTES))
+    world.memory.say("drain", "workload/web/1")
+    world.run(10 * SECOND)
+    assert world.weights()[WEB.format(1)] == 0
+    world.memory.say("release", "workload/web/1")
+    world.run(3 * SECOND)
+    assert world.weights()[WEB.format(1)] == 100
+
+
+def test_an_endpoint_forced_up_gets_its_full_weight_without_a_ramp(worlds):
+    world = worlds(replace(busy(replicas=2), ramp=TEN_MINUTES))
+    world.run(30 * SECOND)
+    assert 0 < world.weights()[WEB.format(1)] < 30
+    world.memory.say("force", "workload/web/1", value="up")
+    world.run(5 * SECOND)
+    assert world.weights()[WEB.format(1)] == 100
+    world.memory.say("release", "workload/web/1")
+    world.run(10 * SECOND)
+    assert world.weights()[WEB.format(1)] == 100
+    assert world.weights()[WEB.format(0)] < 50

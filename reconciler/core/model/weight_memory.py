@@ -14,13 +14,15 @@ class Ready(NamedTuple):
     """A generation of a container that has been ready: its start (runtime's wall clock, ns) and since when it was ready.
 
     `grows` tells that it carried no weight then, so that its weight grows where its service has a ramp. `resort` is the start of a
-    later generation that got weight as the last resort of its pool and has not been ready; 0 if none did.
+    later generation that got weight as the last resort of its pool and has not been ready; 0 if none did. `full` are the pools
+    (`provider/pool`) in which it has carried the full weight of their service: no ramp applies there again.
     """
 
     started_at: int
     since: Instant
     grows: bool
     resort: int = 0
+    full: tuple[str, ...] = ()
 
 
 class Weighed(NamedTuple):
@@ -49,7 +51,8 @@ class Cut(NamedTuple):
 
 def ready_row(raw: list[Any]) -> Ready:
     """A row from its stored form."""
-    return Ready(raw[0], Instant(*raw[1]), *raw[2:])
+    started_at, since, grows, *rest = raw  # older rows are shorter
+    return Ready(started_at, Instant(*since), grows, *rest[:1], *(tuple(pools) for pools in rest[1:2]))
 
 
 def weighed_rows(raw: list[Any]) -> tuple[Weighed, ...]:

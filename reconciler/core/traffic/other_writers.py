@@ -27,6 +27,17 @@ def in_force(row: Weighed | None, before: int | None, epoch: str) -> int | None:
     return before
 
 
+def carried(row: Weighed | None, before: int | None, epoch: str) -> int:
+    """The weight that a member carries by our writes, as read; 0 where another writer or a restart of its balancer set it.
+
+    Without a row, nothing else is known: then what is read counts.
+    """
+    weight = before or 0
+    if row is None or weight in row.asked or (row.weight < 0 and not row.reversals):
+        return weight
+    return weight if row.epoch == epoch and row.weight == weight else 0
+
+
 def watch(
     row: Weighed | None, endpoint: Endpoint, before: int | None, wanted: int | None, epoch: str, now: Now
 ) -> Weighed:

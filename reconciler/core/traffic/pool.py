@@ -17,7 +17,7 @@ from reconciler.core.exits.inflight_requests import Place
 from reconciler.core.health import overrides, precedence
 from reconciler.core.health.belief import Belief, By
 from reconciler.core.health.overrides import in_force as order_on
-from reconciler.core.model.instant import Instant, Now, instant
+from reconciler.core.model.instant import FOREVER, Instant, Now, instant
 from reconciler.core.model.ledger import Grant, Ledger
 from reconciler.core.model.reasons import Reason, Wait, Waiting
 from reconciler.core.model.revision import FULL
@@ -117,24 +117,31 @@ class Pool:
         else:
             self.out.changes.append(change)
 
-    def _grown(self, belief: Belief, row: Ready | None, before: int | None, weight: int) -> tuple[int, Reason]:
+    def _grown(
+        self, endpoint: Endpoint, belief: Belief, row: Ready | None, before: int | None, weight: int
+    ) -> tuple[int, Reason]:
         """The weight now of a ready endpoint whose full weight is `weight`, and why. Remembers since when it has been ready."""
-        fact, now = belief.fact, self.now
-        row = row or self.out.ready.get(fact.id)
+        fact, now, service = belief.fact, self.now, self.service
+        row = self.out.ready.get(fact.id) or row
         if row is None or row.started_at != fact.started_at:
             since = Instant(now.wall - now.steady + belief.since, belief.since, now.boot)
             row = Ready(fact.started_at, since, not before)
-        self.out.ready.setdefault(fact.id, row)
+        self.out.ready[fact.id] = row
         if self.fact.weights is _ON_OFF:
             return ON_WEIGHT, _READY
-        if self.service.ramp is None or not row.grows:
+        after, step = weight, FOREVER
+        ramps = service.ramp is not None and row.grows and self.key not in row.full
+        # An operator who forces an endpoint up wants all of its weight.
+        if service.ramp is not None and ramps and belief.reason is not Reason.FORCED_UP:
+            carried = other_writers.carried(self.rows.get(endpoint), before, self.fact.epoch)
+            after, step = shares.grown(weight, service.ramp, row.since, now, carried)
+        if before == after == service.weight and self.key not in row.full:
+            self.out.ready[fact.id] = row._replace(full=(*row.full, self.key))
+        if after == weight:
             return weight, _READY
-        share, step = shares.grown(weight, self.service.ramp, row.since, now)
-        if share == weight:
-            return weight, _READY
-        message = f"{fact.name} has weight {share} of {weight} in pool {self.balancer.pool} and is ramping up"
-        self.out.waits.append(Wait(self.service.key, Waiting.RAMP, message, step))
-        return share, Reason.RAMP
+        message = f"{fact.name} has weight {after} of {weight} in pool {self.balancer.pool} and is ramping up"
+        self.out.waits.append(Wait(service.key, Waiting.RAMP, message, step))
+        return after, Reason.RAMP
 
     def judge(
         self, endpoint: Endpoint, belief: Belief, grant: Grant | None, empty: bool, share: int | None = FULL
@@ -287,7 +294,7 @@ class Pool:
         for endpoint, belief, member, row, share in serving:
             mine = weights.get(_revision(belief.fact)) if weights else None
             full = self.service.weight if mine is None else mine.pop(0)
-            after, why = self._grown(belief, row, None if member is None else member.weight, full)
+            after, why = self._grown(endpoint, belief, row, None if member is None else member.weight, full)
             if share != FULL and why is _READY:
                 why = Reason.CANARY
             self.want(endpoint, belief, member, after, why)

@@ -62,17 +62,22 @@ STEP = SECOND
 """The shortest time between two steps: balancers are observed about that often, and finer steps would not show."""
 
 
-def grown(full: int, ramp: Ramp, since: Instant, now: Now) -> tuple[int, int]:
+def grown(full: int, ramp: Ramp, since: Instant, now: Now, carried: int = 0) -> tuple[int, int]:
     """(its weight now, the steady instant of the next step). Never 0, and only whole weights are steps.
+
+    A ramp lowers nothing: an endpoint that carries more than its ramp would give it now keeps that until the ramp gives more. So a
+    ramp that is added, lengthened or begins lower takes no weight.
 
     Args:
         full: the weight at the end of the ramp.
         since: when it first became ready in its generation.
+        carried: the weight that it carries.
     """
     low = max(1, -(-full * ramp.min_share // 100))
     age = elapsed(since, now)
-    if low >= full or age >= ramp.duration:
+    if max(low, carried) >= full or age >= ramp.duration:
         return full, FOREVER
     steps = min(full - low, max(1, ramp.duration // STEP))
     done = age * steps // ramp.duration
-    return low + (full - low) * done // steps, due(since, -(-(done + 1) * ramp.duration // steps), now)
+    weight = low + (full - low) * done // steps
+    return max(weight, carried), due(since, -(-(done + 1) * ramp.duration // steps), now)

@@ -330,6 +330,19 @@ def test_a_ramp_only_grows_and_steps_where_the_weight_changes(full, seconds, sha
         assert at(step - SEEN)[0] > now
 
 
+@given(st.integers(1, 256), st.integers(1, 100), st.integers(0, 100), st.integers(0, 200 * SECOND), st.integers(0, 300))
+def test_a_ramp_never_lowers_what_an_endpoint_carries(full, seconds, share, age, carried):
+    ramp = Ramp(seconds * SECOND, share)
+
+    def at(ns: int, carried: int = 0) -> tuple[int, int]:
+        return grown(full, ramp, ago(0), Now(NOW.wall + ns, SEEN + ns, NOW.boot), carried)
+
+    now, step = at(age, carried)
+    assert now == max(at(age)[0], min(full, carried))
+    if now < full:
+        assert at(step - SEEN - 1, carried)[0] == now
+
+
 def test_only_a_new_generation_ramps_up_and_reports_a_wait():
     made = scene(2)
     made.add(spec(3), container(spec(3), 2))
