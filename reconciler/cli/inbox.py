@@ -7,7 +7,7 @@ Without a running process the command stays in the inbox, and the next run reads
 import json
 import os
 import pwd
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from manifests.values.desired import SECOND
@@ -64,17 +64,29 @@ def send(verb: str, payloads: Sequence[dict[str, Any]], place: Place) -> bool:
 
 
 def send_and_report(
-    verb: str, payloads: Sequence[dict[str, Any]], place: Place, options: Options, key: str, effect: str
+    verb: str,
+    payloads: Sequence[dict[str, Any]],
+    place: Place,
+    options: Options,
+    key: str,
+    effect: str,
+    held: Callable[[], str] = str,
 ) -> Exit:
-    """Send commands and print what they do to `key`, such as "suspended until it is resumed", and when. Errors as `send`."""
+    """Send commands and print what they do to `key`, such as "suspended until it is resumed", and when. Errors as `send`.
+
+    Args:
+        held: says why a running process that took the commands holds them; empty when it does not.
+    """
     in_effect = send(verb, payloads, place)
-    result = "in effect now" if in_effect else LATER
+    why_held = held() if in_effect else ""
+    result = f"held: {why_held}" if why_held else "in effect now" if in_effect else LATER
+    code = Exit.MANUAL if why_held else Exit.OK
     if options.view.json:
-        document = {"exit_code": 0, "command": verb, "words": payloads, "who": current_user()}
-        options.view.document({**document, "in_effect": in_effect, "result": result})
+        document = {"exit_code": int(code), "command": verb, "words": payloads, "who": current_user()}
+        options.view.document({**document, "in_effect": in_effect and not why_held, "result": result})
     else:
-        options.view.out(f"{key}: {'' if in_effect else 'will be '}{effect}; {result}")
-    return Exit.OK
+        options.view.out(f"{key}: {'' if in_effect and not why_held else 'will be '}{effect}; {result}")
+    return code
 
 
 def _taken(store: Store, numbers: set[int], place: Place, clock: SystemClock) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from manifests.values.desired import Desired
 from providers.actions import SetWeight
-from reconciler.core import changes, differences, disruptions, gates, in_rotation, orphans
+from reconciler.core import changes, differences, disruptions, drains, gates, in_rotation, orphans
 from reconciler.core.actions.outbox import Outbox
 from reconciler.core.decision import Decision
 from reconciler.core.dns import compare, publish
@@ -65,13 +65,13 @@ def decide(desired: Desired, observed: Observed, now: Now) -> Decision:
         answer = _pass(desired, observed, now, before, last)
         if isinstance(answer, Decision):
             return answer
-        # A new grant changes what weights and names should be: decide again with it in the ledger.
+        # A new grant or drain changes what weights and names should be: decide again with it in the ledger.
         observed = replace(observed, ledger=answer)
     raise AssertionError("the last pass always decides")
 
 
 def _pass(desired: Desired, observed: Observed, now: Now, before: Ledger, last: bool) -> Decision | Ledger:
-    """One pass over all stages: a decision, or the ledger with new grants when there are any and this is not the last pass.
+    """One pass over all stages: a decision, or the ledger with new grants and drains when there are any and this is not the last pass.
 
     `before` is the ledger without the grants of earlier passes.
     """
@@ -97,6 +97,10 @@ def _pass(desired: Desired, observed: Observed, now: Now, before: Ledger, last: 
     weights = pools.weigh(snap, ledger, outbreaks.suspect, outbreaks.sound)
     ledger = pools.remember(snap, ledger, weights)
     names = compare.compare(snap, ledger, weights)
+    drained = drains.begin(snap, ledger, weights, names)
+    if drained.any and not last:
+        return drained.ledger
+    ledger = drained.ledger
     counts = in_rotation.count(snap, counts, weights, names)
 
     # Differences as candidates, and the gates that let them pass or hold them.
@@ -121,13 +125,13 @@ def _pass(desired: Desired, observed: Observed, now: Now, before: Ledger, last: 
     changes.containers(snap, gated, out)
 
     stages = (trials.report(snap), rollouts, missing, gated, out, weights)
-    holds = {hold for stage in (admitted, names, *stages) for hold in stage.holds} | set(_unknown(snap))
+    holds = {hold for stage in (admitted, names, drained, *stages) for hold in stage.holds} | set(_unknown(snap))
     waits = {wait for stage in stages for wait in stage.waits} | set(restart_requests.waits(snap, ledger))
     ledger = _forget(out.ledger, out.ids)
     due_steps = tuple(sorted(out.steps, key=_order))
     # Compared with the ledger before all passes too: a grant that ends as soon as it is given would be given again and again.
     moved = all(ledger.grants != past.grants or ledger.rollouts != past.rollouts for past in (observed.ledger, before))
-    unsettled = moved and not due_steps
+    unsettled = (moved or drained.any) and not due_steps
     instants = [
         until for until in (*(hold.until for hold in holds), *(wait.until for wait in waits)) if until is not None
     ]

@@ -94,4 +94,4 @@ def test_a_decision_of_an_older_version_has_no_endpoints(stored, reconcile):
         store.put_decision(text.replace('"endpoints":', '"formerly":'))
     assert reconcile("get", "endpoints").out.startswith("no endpoints")
     assert reconcile("explain", "workload/web/0").code == 0
-    assert reconcile("drain", "workload/web/0").code == 0
+    assert reconcile("drain", "workload/web/1").code == 0

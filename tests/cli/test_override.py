@@ -25,19 +25,21 @@ def orders(state) -> dict:
 
 
 def test_a_drain_is_queued_with_its_operator_reason_and_expiry(stored, reconcile):
-    done = reconcile("drain", "workload/web/0", "--for", "30m", "--reason", "looking into a leak")
+    done = reconcile("drain", "workload/web/1", "--for", "30m", "--reason", "looking into a leak")
     assert done.code == 0
     assert "will be drained until" in done.out
     assert "the next 'reconcile --once PATH' or" in done.out
     [override] = orders(stored).values()
     left = override.until_wall - SystemClock().now().wall
     assert (override.force, override.who, override.reason) == (Force.DRAIN, "ada", "looking into a leak")
+    assert (override.forced, override.waits) == (False, True)
     assert 29 * 60e9 < left <= 30 * 60e9
 
 
 @pytest.mark.parametrize("value", ["up", "down"])
 def test_an_endpoint_of_one_pool_can_be_forced_in_both_directions(stored, reconcile, value):
-    done = reconcile("force", ENDPOINT, value, "--for", "10m", "--reason", "its probe is wrong", "-o", "json")
+    why = ("--for", "10m", "--reason", "its probe is wrong")
+    done = reconcile("force", ENDPOINT, value, *why, "--force", "-o", "json")
     assert done.code == 0
     assert done.document["words"][0]["value"] == value
     assert orders(stored)[ENDPOINT].force is Force(value)
@@ -54,8 +56,8 @@ def test_forcing_needs_a_reason_and_an_end(stored, reconcile):
 @pytest.mark.parametrize(
     ("key", "message"),
     [
-        ("workload/web", "give a replica such as workload/web/0"),
         ("service/web", "give a replica such as workload/web/0"),
+        ("workload/wbe", "did you mean 'workload/web'?"),
         ("workload/wbe/0", "did you mean 'workload/web/0'?"),
         ("endpoint/pool/web/127.0.0.10:8081", "did you mean 'endpoint/pool/web/127.0.0.10:8080'?"),
     ],
@@ -68,8 +70,8 @@ def test_a_drain_of_another_object_is_refused_with_the_right_key(stored, reconci
 
 
 def test_a_release_ends_an_override_even_a_queued_one(stored, reconcile):
-    reconcile("drain", "workload/web/0")
-    reconcile("drain", ENDPOINT)
+    reconcile("drain", "workload/web/0", "--force")
+    reconcile("drain", ENDPOINT, "--force")
     assert reconcile("release", "workload/web/0").code == 0
     assert set(orders(stored)) == {ENDPOINT}
     done = reconcile("release", "workload/web/0")
@@ -103,3 +105,47 @@ def test_a_dns_target_can_be_forced_and_released_but_not_drained(home, tree, rec
     assert (drained.code, "reconcile force dnspolicy/app/local down" in drained.err) == (64, True)
     assert reconcile("release", "dnspolicy/app/local", tree).code == 0
     assert orders(instance) == {}
+
+
+LOST = "no other endpoint of pool web of pool is ready and carries weight"
+
+
+@pytest.mark.parametrize(
+    ("key", "phrase"),
+    [
+        ("workload/web/0", LOST),
+        ("workload/web/0", "app.example.test. publishes no other address that is ready"),
+        ("workload/web", LOST),
+        (ENDPOINT, LOST),
+    ],
+)
+@pytest.mark.parametrize(
+    "words", [("drain", "{key}"), ("force", "{key}", "down", "--for", "1h", "--reason", "a bad disk")]
+)
+def test_taking_the_last_endpoint_out_needs_force(words, key, phrase, stored, reconcile):
+    words = [word.format(key=key) for word in words]
+    done = reconcile(*words)
+    assert done.code == 64
+    assert phrase in done.err
+    command = f"reconcile {' '.join(words)} --force".replace("a bad disk", "'a bad disk'")
+    assert command in done.err.replace("--for 3600s", "--for 1h")
+    assert inbox(stored) == []
+    assert reconcile(*words, "--force").code == 0
+    assert orders(stored)
+    assert all(override.forced and not override.waits for override in orders(stored).values())
+
+
+def test_a_replica_that_carries_nothing_is_drained_without_force(stored, reconcile):
+    assert reconcile("drain", "workload/web/1").code == 0
+
+
+def test_drains_that_nothing_has_read_yet_count_as_drained(stored, reconcile):
+    reconcile("drain", "workload/web/0", "--force")
+    assert reconcile("drain", "workload/web/1").code == 64
+
+
+def test_a_workload_is_drained_and_released_with_all_its_replicas(stored, reconcile):
+    assert reconcile("drain", "workload/web", "--force").code == 0
+    assert set(orders(stored)) == {f"workload/web/{ordinal}" for ordinal in range(3)}
+    assert reconcile("release", "workload/web").code == 0
+    assert orders(stored) == {}

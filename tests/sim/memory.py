@@ -50,9 +50,16 @@ class SimMemory:
         """Power cut: go back to the synced state."""
         self.rows, self.inbox = dict(self._synced[0]), list(self._synced[1])
 
-    def say(self, verb: str, object: str, until_wall: int = 0, value: str = "") -> None:  # noqa: A002
+    def say(
+        self,
+        verb: str,
+        object: str,  # noqa: A002
+        until_wall: int = 0,
+        value: str = "",
+        forced: bool = False,
+    ) -> None:
         """Leave an operator's command."""
-        self._append(Command(verb, object, "an operator", "a test", until_wall, value=value))
+        self._append(Command(verb, object, "an operator", "a test", until_wall, value=value, forced=forced))
 
     def request(self, name: str, request: Request) -> None:
         """Leave an operator's restart request."""

@@ -25,10 +25,11 @@ def target_key(policy: str, target: str) -> str:
 
 
 def in_force(overrides: Mapping[str, Override], key: str, now: Now) -> Override | None:
-    """The override of this object, unless it has expired."""
+    """The override of this object that is in effect: it has not expired, and does not wait until something else serves."""
     override = overrides.get(key)
-    expired = override is not None and override.until_wall and override.until_wall <= now.wall
-    return None if expired else override
+    if override is None or override.waits or (override.until_wall and override.until_wall <= now.wall):
+        return None
+    return override
 
 
 def kept_out(overrides: Mapping[str, Override], key: str, name: str, now: Now) -> Hold | None:

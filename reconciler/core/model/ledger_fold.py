@@ -77,7 +77,7 @@ class Command:
     """One command of an operator, from the inbox: `suspend`, `resume`, `approve`, `restart`, `rollback`, `drain`, `force` or `release`.
 
     `object` is a key, `*`, or a hash; of a restart it is the id of `request`. `value` is the `up` or `down` of `force`. `at` is when
-    the command was given.
+    the command was given. `forced` is the `--force` of `drain` and `force`.
     """
 
     verb: str
@@ -89,6 +89,7 @@ class Command:
     request: Request | None = None
     value: str = ""
     at: Instant = NEVER
+    forced: bool = False
 
 
 def apply_commands(ledger: Ledger, commands: tuple[Command, ...]) -> Ledger:
@@ -119,7 +120,7 @@ def apply_commands(ledger: Ledger, commands: tuple[Command, ...]) -> Ledger:
             asked = (command.who, command.reason)
             rollouts[command.object] = rollouts[command.object]._replace(asked=asked)
         elif command.verb in override.VERBS:
-            given = (command.value, command.at, command.who, command.reason, command.until_wall)
+            given = (command.value, command.at, command.who, command.reason, command.until_wall, command.forced)
             overrides = override.after(overrides, override.OverrideCommand(command.verb, command.object, *given))
     return replace(
         ledger,

@@ -16,13 +16,24 @@ class Force(StrEnum):
 
 
 class Override(NamedTuple):
-    """An operator's override; only facts rank above it. `until_wall` is its expiry (0 = until released)."""
+    """An operator's override; only facts rank above it. `until_wall` is its expiry (0 = until released).
+
+    `forced`: the operator wants it even where it takes the last endpoint out of traffic. `waits`: it has no effect yet, because
+    nothing else serves; `core/drains` ends this wait. Rows without these fields are of overrides that are in effect.
+    """
 
     force: Force
     at: Instant
     who: str = ""
     reason: str = ""
     until_wall: int = 0
+    forced: bool = False
+    waits: bool = False
+
+    @property
+    def out(self) -> bool:
+        """Whether it takes traffic away."""
+        return self.force is not Force.UP
 
 
 def override_row(raw: list[Any]) -> Override:
@@ -30,12 +41,20 @@ def override_row(raw: list[Any]) -> Override:
     return Override(Force(raw[0]), Instant(*raw[1]), *raw[2:])
 
 
+def held_actions(key: str) -> tuple[str, str]:
+    """The actions of holds on an override of this object that waits: a drain, and a force down."""
+    return f"drain {key}", f"force {key} down"
+
+
 VERBS = frozenset({"drain", "force", "release"})
 """The commands about overrides: `drain`, `force` with `up` or `down`, and `release`, which removes an override."""
 
 
 class OverrideCommand(NamedTuple):
-    """One command of an operator: `verb` is one of `VERBS`, `value` the `up` or `down` of `force`, `until_wall` its expiry."""
+    """One command of an operator: `verb` is one of `VERBS`, `value` the `up` or `down` of `force`, `until_wall` its expiry.
+
+    `forced`: also where it takes the last endpoint out of traffic.
+    """
 
     verb: str
     key: str
@@ -44,10 +63,15 @@ class OverrideCommand(NamedTuple):
     who: str = ""
     reason: str = ""
     until_wall: int = 0
+    forced: bool = False
 
 
 def after(overrides: Mapping[str, Override], command: OverrideCommand) -> Mapping[str, Override]:
-    """The overrides after one command. An unknown command changes nothing: the inbox may have commands of a newer version."""
+    """The overrides after one command. An unknown command changes nothing: the inbox may have commands of a newer version.
+
+    A new override that takes traffic away waits until `core/drains` lets it begin, unless it is forced, or replaces one that is in
+    effect. A target that is forced down never waits: a name keeps its last address in any case.
+    """
     if command.verb == "release":
         return {key: override for key, override in overrides.items() if command.key not in {key, "*"}}
     force = "drain" if command.verb == "drain" else command.value
@@ -56,5 +80,12 @@ def after(overrides: Mapping[str, Override], command: OverrideCommand) -> Mappin
         return overrides
     if kind == "dnspolicy" and force == Force.DRAIN:
         return overrides  # a name has no requests in flight: only up and down
-    override = Override(Force(force), command.at, command.who, command.reason, command.until_wall)
-    return {**overrides, command.key: override}
+    earlier = overrides.get(command.key)
+    begun = earlier is not None and earlier.out and not earlier.waits and _lasts(earlier, command.at)
+    waits = force != Force.UP and kind != "dnspolicy" and not command.forced and not begun
+    given = (command.at, command.who, command.reason, command.until_wall, command.forced, waits)
+    return {**overrides, command.key: Override(Force(force), *given)}
+
+
+def _lasts(override: Override, at: Instant) -> bool:
+    return not override.until_wall or override.until_wall > at.wall

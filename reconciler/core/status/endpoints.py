@@ -19,7 +19,7 @@ from reconciler.core.model.reasons import Reason
 from reconciler.core.model.weight_memory import Weighed
 from reconciler.core.replicas import memory
 from reconciler.core.replicas.snapshot import Snapshot
-from reconciler.core.traffic import pools
+from reconciler.core.traffic import balancer_checks, pools
 
 
 class EndpointState(StrEnum):
@@ -48,14 +48,15 @@ def endpoint_rows(snap: Snapshot) -> list[dict[str, Any]]:
 def _pool(snap: Snapshot, service: Service, balancer: Balancer) -> Iterator[dict[str, Any]]:
     fact = snap.sight.pools.get((balancer.provider, balancer.pool))
     members = {} if fact is None else {member.endpoint: member for member in fact.members if member.ours}
+    others = fact is not None and any(not member.ours and balancer_checks.carries(member) for member in fact.members)
     pool = f"{balancer.provider}/{balancer.pool}"
     weighed = {row.endpoint: row for row in snap.observed.ledger.weighed.get(pool, ())}
     for endpoint, belief in pools.endpoints(service, snap.roster):
         member = members.pop(endpoint, None)
-        shared = _shared(snap, service, balancer, endpoint, fact, member)
+        shared = _shared(snap, service, balancer, endpoint, fact, member, others)
         yield {**shared, **_container(snap, belief, shared, weighed.get(endpoint))}
     for endpoint, member in members.items():
-        shared = _shared(snap, service, balancer, endpoint, fact, member)
+        shared = _shared(snap, service, balancer, endpoint, fact, member, others)
         yield {**shared, **_gone(member)}
 
 
@@ -66,8 +67,12 @@ def _shared(
     endpoint: Endpoint,
     fact: PoolFact | None,
     member: MemberFact | None,
+    others_serve: bool,
 ) -> dict[str, Any]:
-    """The keys that all rows have. `weight` is None while the endpoint is not in the pool or the pool is not `readable`."""
+    """The keys that all rows have. `weight` is None while the endpoint is not in the pool or the pool is not `readable`.
+
+    `others_serve`: members of other owners in the pool carry weight.
+    """
     panic = snap.observed.ledger.panics.get(f"{balancer.provider}/{balancer.pool}")
     return {
         "key": overrides.endpoint_key(balancer.provider, balancer.pool, endpoint),
@@ -81,6 +86,7 @@ def _shared(
         "in_flight": None if member is None else member.in_flight,
         "operational": "" if member is None else member.operational,
         "writer": "" if member is None else member.writer,
+        "others_serve": others_serve,
         "panic_since_wall": None if panic is None else _wall(panic, snap.now),
     }
 
@@ -188,6 +194,7 @@ def override_row(override: Override, now: Now) -> dict[str, Any]:
         "force": override.force.value,
         "who": override.who,
         "reason": override.reason,
+        "forced": override.forced,
         "at_wall": _wall(override.at, now),
         "until_wall": override.until_wall or None,
     }

@@ -16,6 +16,7 @@ from reconciler.core.dns.publication import Mode
 from reconciler.core.dns.targets import TargetAddress
 from reconciler.core.model.instant import Now
 from reconciler.core.model.target_probe import TargetProbe
+from reconciler.core.replicas import memory
 from reconciler.core.replicas.snapshot import Snapshot
 from reconciler.core.status import endpoints
 
@@ -44,6 +45,7 @@ def name_rows(snap: Snapshot, names: Names | None) -> list[dict[str, Any]]:
         names: the result of the names stage; None where there was no decision.
     """
     rows = []
+    replicas = _replicas(snap) if names is not None and names.policies else {}
     for policy in snap.desired.policies:
         zone = snap.sight.zones.get((policy.provider, policy.zone))
         outcome = names.policies.get(policy.key) if names is not None else None
@@ -62,7 +64,7 @@ def name_rows(snap: Snapshot, names: Names | None) -> list[dict[str, Any]]:
                 "notes": [
                     {"name": note.key.name, "lack": note.lack.value, "message": note.message} for note in outcome.notes
                 ],
-                "leaves": [_address(snap, policy, address, outcome) for address in outcome.target_addresses],
+                "leaves": [_address(snap, policy, address, outcome, replicas) for address in outcome.target_addresses],
             }
         rows.append(row)
     return rows
@@ -95,8 +97,20 @@ def _condition(outcome: PolicyOutcome, zone: ZoneFact | None) -> NameCondition:
     return NameCondition.UNHEALTHY
 
 
-def _address(snap: Snapshot, policy: DNSPolicy, address: TargetAddress, outcome: PolicyOutcome) -> dict[str, Any]:
-    """One target address: its health, whether it is and should be published, and why."""
+def _replicas(snap: Snapshot) -> dict[str, str]:
+    """Container id -> its replica."""
+    return {
+        belief.fact.id: memory.replica_of(f"workload/{belief.fact.mark.workload}", belief.fact.mark.ordinal)
+        for group in snap.roster.groups.values()
+        for belief in group.members()
+        if belief.fact.mark is not None
+    }
+
+
+def _address(
+    snap: Snapshot, policy: DNSPolicy, address: TargetAddress, outcome: PolicyOutcome, replicas: Mapping[str, str]
+) -> dict[str, Any]:
+    """One target address: its health, the `replicas` behind it, whether it is and should be published, and why."""
     published = outcome.published is not None and address.address in outcome.published
     if outcome.answer.mode is Mode.KEPT:
         wanted = published
@@ -113,6 +127,7 @@ def _address(snap: Snapshot, policy: DNSPolicy, address: TargetAddress, outcome:
         "override": None if address.override is None else endpoints.override_row(address.override, snap.now),
         "why": _why(policy, address, outcome.answer.mode, wanted=wanted, published=published),
         "service": None if address.service is None else address.service.value,
+        "replicas": sorted({replicas[container] for container in address.behind if container in replicas}),
         "check": check,
     }
 

@@ -1,6 +1,6 @@
 """A balancer's own checks of our members: a second opinion, which keeps members in service and never removes one.
 
-Called by `in_rotation` and `rollouts/read_back`.
+Called by `in_rotation`, `drains`, `rollouts/read_back` and `status/endpoints`.
 """
 
 from collections.abc import Collection, Iterable
@@ -28,5 +28,10 @@ def failing(members: Iterable[MemberFact], mine: Collection[Endpoint]) -> bool:
 
 
 def serves(member: MemberFact) -> bool:
-    """Whether the member gets requests now, according to its balancer."""
-    return member.ours and bool(member.weight) and member.operational != "down"
+    """Whether the member is ours and gets requests now, according to its balancer."""
+    return member.ours and carries(member)
+
+
+def carries(member: MemberFact) -> bool:
+    """Whether the member, of any owner, gets requests now, according to its balancer."""
+    return bool(member.weight) and member.operational != "down"

@@ -117,13 +117,13 @@ def _suspensions(before: Mapping[str, Suspension], after: Mapping[str, Suspensio
 
 
 def _overrides(before: Mapping[str, Override], after: Mapping[str, Override], now: Now) -> list[Event]:
-    """Overrides that began, and that were released or expired."""
+    """Overrides that were given or began, and that were released or expired."""
     begun = [
         Event(
             now.wall,
             "ordered",
             name,
-            _verb(override),
+            f"{_verb(override)}{' (held)' if override.waits else ' --force' if override.forced else ''}",
             "Overridden",
             f"by {override.who or 'unknown'}",
             override.reason or "no reason given",

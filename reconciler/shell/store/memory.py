@@ -26,7 +26,10 @@ def command_of(stored: InboxCommand) -> Command:
         obj = str(raw["id"] if request is not None else raw["object"])
         until, probes = int(raw.get("until_wall", 0) or 0), raw.get("probes") is True
         reason, value = str(raw.get("reason", "")), str(raw.get("value", ""))
-        return Command(stored.command, obj, stored.who, reason, until, probes, request, value, instant(stored.at))
+        forced = raw.get("forced") is True
+        return Command(
+            stored.command, obj, stored.who, reason, until, probes, request, value, instant(stored.at), forced
+        )
     except (ValueError, KeyError, TypeError, AttributeError):
         return Command("unreadable", "", stored.who)
 
