@@ -118,6 +118,11 @@ class Push(Model):
     startup_deadline: Window = Field(
         Duration(5 * MINUTE), description="How long a replica may push `startup`; then the probes decide."
     )
+    drain_deadline: Window | None = Field(
+        None,
+        description="How long a replica may run after it pushed `draining`; then it is replaced. At least `drain.max` and "
+        "`terminationGracePeriodSeconds` together. By default 10m, or that sum where it is longer.",
+    )
     heartbeats: bool = Field(
         True,
         description="Whether senders repeat their state. If most of them fall silent together, the transport of the pushes is "

@@ -5,9 +5,15 @@ from importlib.util import find_spec
 from manifests import kinds
 from manifests.kinds.instance import split_listen
 from manifests.kinds.validate import Declared
+from manifests.kinds.workload import Push
 from manifests.problems import Code
 from manifests.resolve.references import Scope
+from manifests.types.durations import MINUTE, Duration
 from manifests.values import desired
+from manifests.values.desired import SECOND
+
+DRAIN_DEADLINE = 10 * MINUTE
+"""How long a replica may run after it pushed `draining`, by default (ns)."""
 
 SERVER = ("starlette", "uvicorn")
 """The packages of the listener: the extra `serve`."""
@@ -34,7 +40,24 @@ def push(declared: Declared, scope: Scope, manifest: kinds.Workload) -> desired.
         stale=int(spec.stale),
         startup_deadline=int(spec.startup_deadline),
         heartbeats=spec.heartbeats,
+        drain_deadline=_drain_deadline(declared, scope, manifest, spec),
     )
+
+
+def _drain_deadline(declared: Declared, scope: Scope, manifest: kinds.Workload, spec: Push) -> int:
+    """How long a replica may run after it pushed `draining` (ns). Reports one that is shorter than an exit may take."""
+    grace = manifest.spec.template.spec.termination_grace_period_seconds
+    least = int(manifest.spec.drain.max) + grace * SECOND
+    if spec.drain_deadline is None:
+        return max(DRAIN_DEADLINE, least)
+    if spec.drain_deadline < least:
+        message = (
+            f"{declared.key}: push.drainDeadline ({spec.drain_deadline}) is shorter than an exit may take: "
+            f"drain.max ({manifest.spec.drain.max}) and terminationGracePeriodSeconds ({grace}) are {Duration(least)}"
+        )
+        hint = f"set push.drainDeadline to at least {Duration(least)}, or shorten drain.max"
+        scope.report(declared, ("spec", "push", "drainDeadline"), Code.BAD_VALUE, message, hint)
+    return int(spec.drain_deadline)
 
 
 def listener(declared: Declared, scope: Scope, manifest: kinds.Instance) -> desired.PushListener | None:

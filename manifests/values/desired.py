@@ -176,13 +176,17 @@ class MiddleZone(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """How long pushes of the replicas are trusted (ns since receipt), and whether senders repeat their state."""
+    """How long pushes of the replicas are trusted (ns since receipt), and whether senders repeat their state.
+
+    `drain_deadline`: how long a replica may run after it pushed `draining`.
+    """
 
     fresh: int = 30 * SECOND
     middle_zone: MiddleZone = MiddleZone.PESSIMISTIC
     stale: int = 60 * SECOND
     startup_deadline: int = 300 * SECOND
     heartbeats: bool = True
+    drain_deadline: int = 600 * SECOND
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,12 @@ the differences of pools and zones already. `gates` then asks which candidates m
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from manifests.values.desired import OnSecretChange, Workload
+from manifests.values.desired import SECOND, OnSecretChange, Workload
 from manifests.values.pod import Live
 from manifests.values.rollouts import STAGED, Strategy
 from providers.facts import ContainerFact, ContainerState, ExitCause, ProbeValue
 from reconciler.core.healing import restart_history
-from reconciler.core.health import overrides
+from reconciler.core.health import overrides, precedence
 from reconciler.core.health.belief import Belief
 from reconciler.core.limits import backoff
 from reconciler.core.limits.backoff import Try
@@ -100,6 +100,34 @@ def _unhealthy(group: Group, ordinal: int, belief: Belief, ledger: Ledger, out: 
     out.wants.append(_want(group, ordinal, kind, cause, message, belief))
 
 
+def _overdue(group: Group, belief: Belief, grants: Mapping[str, Grant], now: Now, out: Differences) -> bool:
+    """A replica that pushed draining: it may take until its deadline to exit, and is replaced when it still runs then.
+
+    Returns whether that is its difference, so that no other one of it counts.
+    """
+    fact, mark = belief.fact, belief.fact.mark
+    at = precedence.overdue_at(belief, group.workload.push)
+    if at == FOREVER or mark is None or group.workload.push is None:
+        return False
+    obj, current = memory.replica_of(group.workload.key, mark.ordinal), group.current.get(mark.ordinal) is belief
+    if at > now.steady:
+        message = f"{fact.name} pushed draining; it is replaced if it does not exit before push.drainDeadline"
+        out.waits.append(Wait(obj, Waiting.DRAIN, message, at))
+        return False
+    seconds = group.workload.push.drain_deadline // SECOND
+    message = f"it pushed draining and still runs after push.drainDeadline ({seconds}s)"
+    next_step = f"find out why {fact.name} does not exit after it pushed draining; reconcile replaces it automatically"
+    since = precedence.drained_since(belief)
+    out.holds.append(Hold(obj, f"exit of {fact.name}", Rule.DRAIN_DEADLINE, message, next_step=next_step, since=since))
+    if belief.live is _FAIL:
+        return False
+    if fact.id not in grants:
+        fresh = current and replacement.active_is_declared(group) and not fact.adopted
+        kind = Kind.RECREATE if fresh else Kind.RESTART
+        out.wants.append(_want(group, mark.ordinal, kind, Reason.DRAIN_DEADLINE, message, belief))
+    return True
+
+
 def _current(group: Group, ordinal: int, belief: Belief, ledger: Ledger, now: Now, out: Differences) -> None:
     """A replica of the desired revision that has not converged."""
     fact, workload = belief.fact, group.workload
@@ -140,10 +168,10 @@ def _current(group: Group, ordinal: int, belief: Belief, ledger: Ledger, now: No
         out.waits.append(Wait(name, Waiting.VERDICT, message, None if belief.until == FOREVER else belief.until))
     elif belief.ready is _FAIL and (hold := overrides.kept_out(ledger.overrides, name, fact.name, now)) is not None:
         out.holds.append(hold)
-    elif belief.ready is _FAIL:
+    elif belief.ready is _FAIL and not precedence.drained_since(belief):
         message = f"{fact.name} is {'paused' if belief.reason is Reason.PAUSED else 'not ready yet'}"
         out.waits.append(Wait(name, Waiting.READY, message))
-    else:
+    elif belief.ready is not _FAIL:
         available_at = availability.available_at(belief, workload.min_ready)
         if available_at > now.steady:
             message = f"{fact.name} is ready, but has not been for minReadySeconds yet"
@@ -223,6 +251,8 @@ def _beside(snap: Snapshot, group: Group, instance: str, ledger: Ledger, out: Di
         message = f"the replica is gone, and the template of revision {group.serving[:8]} is neither declared nor in the ledger"
         next_step = f"set spec.rollout.activateAt of {group.workload.key} to a time in the past, so that the declared revision takes over"
         out.holds.append(Hold(obj, "create it again", Rule.TEMPLATE_GONE, message, next_step=next_step))
+    for belief in group.waiting:
+        _overdue(group, belief, ledger.grants, snap.now, out)
     for belief in replacement.down_while_waiting(group, ledger.grants):
         mark = belief.fact.mark
         if mark is not None:
@@ -311,7 +341,8 @@ def find(snap: Snapshot, ledger: Ledger) -> Differences:
                 unchanged = not fact.stale_secrets and not fact.unjoined
                 if unchanged and (not fact.live or fact.live == _live(workload, key, ordinal, fact, ledger)):
                     continue
-            if belief.fact.id not in grants:
+            overdue = _overdue(group, belief, grants, snap.now, out)
+            if belief.fact.id not in grants and not overdue:
                 _current(group, ordinal, belief, ledger, snap.now, out)
         if workload.strategy in STAGED and (group.waiting or not replacement.active_is_declared(group)):
             _beside(snap, group, instance, ledger, out)

@@ -17,6 +17,7 @@ from reconciler.core.exits import grants
 from reconciler.core.exits.grants import UP, URGENT
 from reconciler.core.healing import restart_counters, restart_gates
 from reconciler.core.healing.restart_counters import RestartCounters
+from reconciler.core.health import precedence
 from reconciler.core.health.belief import Belief
 from reconciler.core.limits import backoff, prune_guard, suspensions, windows
 from reconciler.core.limits.prune_guard import Pruning
@@ -111,7 +112,10 @@ class _Gate:
 
     def create(self, want: Want, workload: Workload) -> Hold | Wait | None:
         group = self.roster.groups[workload.key]
-        message = replacement.may_create(group, self.counts[workload.key], self.created.get(workload.key, 0))
+        overdue = sum(
+            precedence.overdue_at(belief, workload.push) <= self.now.steady for belief in group.current.values()
+        )
+        message = replacement.may_create(group, self.counts[workload.key], self.created.get(workload.key, 0), overdue)
         if message:
             return Wait(want.object, Waiting.REPLACEMENT, message)
         self.created[workload.key] = self.created.get(workload.key, 0) + 1
@@ -150,10 +154,11 @@ class _Gate:
         return None
 
     def restart(self, want: Want, workload: Workload) -> Hold | Wait | None:
-        """A restart, or a recreation because restarts did not help: for failed health, or because the operator requested it."""
-        return (
-            restart_gates.heal(want, workload, self.counters) if want.cause in URGENT else self.retire(want, workload)
-        )
+        """A restart or a recreation: for failed health, after a drain that does not end, or because the operator requested it."""
+        if want.cause in URGENT:
+            return restart_gates.heal(want, workload, self.counters)
+        hold = restart_gates.limit(want, workload, self.counters) if want.cause is Reason.DRAIN_DEADLINE else None
+        return hold or self.retire(want, workload)
 
     def lost(self, group: Group) -> set[str]:
         """Containers by id that run and are not leaving yet, and of which nothing is known because their revision's spec is lost."""
@@ -239,7 +244,7 @@ class _Gate:
     def held(self, want: Want) -> Held | None:
         """What a window must name to hold this candidate; None when no window holds it."""
         workload = want.workload
-        if want.cause in URGENT:
+        if want.cause in URGENT or want.cause is Reason.DRAIN_DEADLINE:
             return Held.HEAL
         if want.cause in _ROLLOUT:
             return Held.ROLLOUT

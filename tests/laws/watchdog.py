@@ -111,6 +111,8 @@ class Watchdog:
         published = self.world.published(f"{spec.name}.{ZONE}")
         grant = self.world.memory.ledger().grants.get(item.id)
         kept = grant is not None and returns(grant) and spec.max_unavailable >= spec.replicas
+        if grant is not None and grant.cause is Reason.DRAIN_DEADLINE:
+            kept = not any(member.weight for of in pools for member in of.values())  # a name keeps its last address
         assert kept or item.address not in published, f"{name} was stopped and is still published"
 
     def _weighed(self, action: SetWeight, step: Step | None) -> None:
@@ -136,6 +138,8 @@ class Watchdog:
             return  # a fact: it does not run, has no network, or was restarted and has not been ready since
         if step is not None and step.cause is Reason.PAUSED:
             return  # a fact at the time of the look; it has been unpaused since
+        if step is not None and step.cause is Reason.PUSHED_DRAINING:
+            return  # its own claim
         if self.world.shop.destroy or all(s.replicas == 0 for s in self.world.shop.specs if action.pool in s.pools):
             return
         if action.pool not in {pool for spec in self.world.shop.specs for pool in spec.pools}:

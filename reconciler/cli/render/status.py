@@ -89,6 +89,9 @@ def name_lines(names: Sequence[Mapping[str, Any]], paint: Paint) -> list[str]:
 def held_line(hold: Mapping[str, Any], paint: Paint, now: int) -> str:
     """One hold: the action, the rule that holds it, and when it is retried or what the operator can do."""
     parts = [f"{paint.warn('held')}     {hold['object']}: {hold['action']} ({hold['rule']}: {hold['message']})"]
+    since = hold.get("since_wall")  # an older version stored none
+    if since is not None:
+        parts.append(f"for {short(max(now - since, SECOND))} now")
     if hold["until_wall"] is not None:
         parts.append(f"retried {ahead(hold['until_wall'], now)}")
     if hold["next_step"]:

@@ -16,7 +16,7 @@ URGENT = frozenset({Reason.LIVENESS_FAILED, Reason.STARTUP_FAILED, Reason.RECREA
 """Causes that lie in failed health: the replica serves no requests, so no TTL is waited for, and a recovery calls them off."""
 
 
-RESTARTS = frozenset({Reason.LIVENESS_FAILED, Reason.STARTUP_FAILED, Reason.REQUESTED})
+RESTARTS = frozenset({Reason.LIVENESS_FAILED, Reason.STARTUP_FAILED, Reason.REQUESTED, Reason.DRAIN_DEADLINE})
 """Causes that end in a new generation of the same container."""
 
 
@@ -65,8 +65,12 @@ def may_cut(grant: Grant, now: Now) -> bool:
 
 
 def may_empty(grant: Grant, workload: Workload | None) -> bool:
-    """Whether the exit may take the last weight of a pool: for failed health, and where the budget allows 0 available replicas."""
-    if grant.cause in URGENT:
+    """Whether the exit may take the last weight of a pool, and the last replica that a name publishes.
+
+    That is so for failed health, for a replica that has been out of traffic by its own push for too long, and where the budget
+    allows 0 available replicas.
+    """
+    if grant.cause in URGENT or grant.cause is Reason.DRAIN_DEADLINE:
         return True
     return returns(grant) and workload is not None and workload.max_unavailable >= workload.replicas
 

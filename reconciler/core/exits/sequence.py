@@ -14,10 +14,14 @@ from providers.facts import ContainerFact, ContainerState, ProbeValue
 from reconciler.core.exits import grants
 from reconciler.core.exits.grants import CUTTING, UP, URGENT, Drain
 from reconciler.core.exits.inflight_requests import Place
+from reconciler.core.health import precedence
 from reconciler.core.health.belief import Belief
 from reconciler.core.model.instant import FOREVER, Now, due, elapsed, instant, next_after
 from reconciler.core.model.ledger import Grant
 from reconciler.core.model.reasons import Hold, Reason, Rule, Wait, Waiting
+
+TAKEN_BACK = "it is not draining any more"
+"""The end of the replacement of a replica that pushed draining and that an operator forced up before the stop."""
 
 RELEASED = "released"
 """The end of the exit of an adopted container that is no replica any more."""
@@ -214,6 +218,11 @@ def _of_generation(grant: Grant, fact: ContainerFact) -> Grant:
     return grant._replace(generation=fact.generation, weight_out=None, quiet=None)
 
 
+def _taken_back(grant: Grant, belief: Belief) -> bool:
+    running = belief.fact.state is ContainerState.RUNNING
+    return grant.cause is Reason.DRAIN_DEADLINE and running and not precedence.drained_since(belief)
+
+
 def leave(grant: Grant, fact: ContainerFact, exit_: Exit, drain: Drain, now: Now) -> Progress:
     """A planned exit: the next step from serving to removed.
 
@@ -239,7 +248,7 @@ def recreate(grant: Grant, belief: Belief, exit_: Exit, workload: Workload, now:
     fact = belief.fact
     if grants.deadline_at(grant, workload, now) <= now.steady:
         return Progress(None, ended="deadline passed")
-    if fact.generation != grant.generation and grant.cause in URGENT:
+    if fact.generation != grant.generation and (grant.cause in URGENT or grant.cause is Reason.DRAIN_DEADLINE):
         return Progress(None, ended="a new generation runs")
     grant = _of_generation(grant, fact)
     if fact.state not in UP:
@@ -248,6 +257,8 @@ def recreate(grant: Grant, belief: Belief, exit_: Exit, workload: Workload, now:
         return Progress(None, ended=PAUSED)
     if grant.cause in URGENT and belief.live is ProbeValue.PASS:
         return Progress(None, ended="recovered before the stop")
+    if _taken_back(grant, belief):
+        return Progress(None, ended=TAKEN_BACK)
     if grant.cause is Reason.SECRET_CHANGED and not fact.stale_secrets:
         return Progress(None, ended="its secrets are current again")
     return _leave_service(grant, fact, exit_, grants.may_empty(grant, workload), grants.drain_of(workload), now)
@@ -295,6 +306,8 @@ def restart(grant: Grant, belief: Belief, exit_: Exit, workload: Workload, avail
             return Progress(None, ended=PAUSED)
         if grant.cause in URGENT and belief.live is ProbeValue.PASS:
             return Progress(None, ended="recovered before the stop")
+        if _taken_back(grant, belief):
+            return Progress(None, ended=TAKEN_BACK)
         return _leave_service(grant, fact, exit_, grants.may_empty(grant, workload), grants.drain_of(workload), now)
     if belief.live is ProbeValue.FAIL:
         return Progress(None, ended="the new generation failed too")

@@ -12,6 +12,7 @@ from reconciler.core.exits.grants import RESTARTS, URGENT
 from reconciler.core.healing.mass_failure import Outbreaks
 from reconciler.core.model.instant import Now, instant
 from reconciler.core.model.ledger import Escalation, Failures, Grant, Ledger
+from reconciler.core.model.reasons import Reason
 from reconciler.core.model.want import Kind, Want
 from reconciler.core.replicas import roster
 from reconciler.core.replicas.availability import Availability
@@ -73,9 +74,16 @@ class RestartCounters:
             self.ledger = ledger = replace(ledger, grants=self.grants)
         self.grants[fact.id] = grant
         self.granted = True
-        if want.cause not in URGENT or want.workload is None:
+        if (want.cause not in URGENT and want.cause is not Reason.DRAIN_DEADLINE) or want.workload is None:
             return
         obj, place = want.object, f"{want.node}|{want.workload.key}"
+        self.ledger = ledger = replace(
+            ledger,
+            attempts={**ledger.attempts, obj: (*ledger.attempts.get(obj, ()), at)},
+            restarted={**ledger.restarted, place: (*ledger.restarted.get(place, ()), at)},
+        )
+        if want.cause not in URGENT:
+            return  # it counts against the limits, and is no failure
         failures, escalation = ledger.failures.get(obj), ledger.escalations.get(obj)
         row = Failures(failures.streak + 1 if failures is not None else 1, at, fact.generation)
         revision = want.workload.template.revision
@@ -83,10 +91,8 @@ class RestartCounters:
         rows = {key: ledger.outbreaks[key]._replace(canary=obj) for key in self.outbreaks.of.get(fact.id, ())}
         self.ledger = replace(
             ledger,
-            attempts={**ledger.attempts, obj: (*ledger.attempts.get(obj, ()), at)},
             failures={**ledger.failures, obj: row},
             escalations={**ledger.escalations, obj: tries},
-            restarted={**ledger.restarted, place: (*ledger.restarted.get(place, ()), at)},
             outbreaks={**ledger.outbreaks, **rows} if rows else ledger.outbreaks,
         )
 

@@ -223,6 +223,18 @@ _GATES = (
 )
 
 
+_LIMITS = (_history_lost, _foreign_healer, _attempts, _rate, _observe)
+
+
+def limit(want: Want, workload: Workload, counters: RestartCounters) -> Hold | None:
+    """Ask the limits of restarts about the replacement of a replica that pushed draining and does not exit.
+
+    It is no failure: neither the back-off nor the rules of a mass failure apply. The caller asks the budget, and grants it.
+    """
+    candidate = Candidate(want, workload, counters)
+    return next((hold for gate in _LIMITS if (hold := gate(candidate)) is not None), None)
+
+
 def heal(want: Want, workload: Workload, counters: RestartCounters) -> Hold | None:
     """Ask all gates about one restart or recreation for failed health; grant it when none holds."""
     candidate = Candidate(want, workload, counters)

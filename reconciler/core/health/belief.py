@@ -53,7 +53,7 @@ class Claim(NamedTuple):
     """The claim of an override or of the container's own push about its readiness; see `precedence`.
 
     `by`: the source that decides. `out`: an override or a fresh push says not ready, which counts even if a pool becomes empty.
-    `draining`: this generation leaves for good; its push said so first at the steady instant `said_at` (0 = an operator drained
+    `draining`: this generation leaves for good; its push said so first at the steady instant `said_at` (0 = only an operator drained
     it). `observer`: the answer of the probes. `overruled`: the probes say the opposite of what counts.
     """
 

@@ -95,6 +95,23 @@ def apply_push(belief: Belief, push: PushFact | None, rules: Push | None, channe
     return belief._replace(ready=ruling.ready, since=since, until=until, reason=reason, claim=claim)
 
 
+def drained_since(belief: Belief) -> int:
+    """Since when (steady) a running replica has been draining by its own push, which took it out of traffic; 0 = it is not.
+
+    An operator who forces it up wants its traffic, and keeps it.
+    """
+    claim = belief.claim
+    draining = claim is not None and claim.draining and belief.ready is _FAIL
+    running = belief.fact.state is ContainerState.RUNNING
+    return claim.said_at if claim is not None and draining and running else 0
+
+
+def overdue_at(belief: Belief, rules: Push | None) -> int:
+    """The steady instant from which a replica that pushed draining runs for too long; FOREVER where it did not push that."""
+    since = drained_since(belief)
+    return since + rules.drain_deadline if since and rules is not None else FOREVER
+
+
 _OVERRIDDEN = {
     Force.DRAIN: (_FAIL, Reason.DRAINED_BY_OPERATOR),
     Force.DOWN: (_FAIL, Reason.FORCED_DOWN),
@@ -112,5 +129,6 @@ def apply_override(belief: Belief, override: Override, now: Now) -> Belief:
     since = max(due(override.at, 0, now), belief.fact.running_since) if belief.ready is not _PASS else belief.since
     until = min(belief.until, overrides.expires_at(override, now))
     draining = override.force is Force.DRAIN or (belief.claim is not None and belief.claim.draining)
-    claim = Claim(By.OVERRIDE, ready is _FAIL, draining, observer, overruled)
+    said_at = 0 if belief.claim is None or not belief.claim.draining else belief.claim.said_at
+    claim = Claim(By.OVERRIDE, ready is _FAIL, draining, observer, overruled, said_at)
     return belief._replace(ready=ready, since=since if ready is _PASS else 0, until=until, reason=reason, claim=claim)

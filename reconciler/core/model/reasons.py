@@ -54,6 +54,8 @@ class Reason(StrEnum):
     PUSHED_NOT_READY = "PushedNotReady"
     PUSHED_STARTUP = "PushedStartup"
     PUSHED_DRAINING = "PushedDraining"
+    DRAIN_DEADLINE = "DrainDeadline"
+    """It pushed draining, and still runs after the deadline for that."""
     PUSH_CHANNEL_SUSPECT = "PushChannelSuspect"
     DRAINED_BY_OPERATOR = "DrainedByOperator"
     FORCED_UP = "ForcedUp"
@@ -121,6 +123,8 @@ class Rule(StrEnum):
     TEMPLATE_GONE = "TemplateGone"
     """A replica cannot be recreated, because its template is not declared any more."""
     SECRET_CHANGED = "SecretChanged"  # noqa: S105  (a name, not a password)
+    DRAIN_DEADLINE = "DrainDeadline"
+    """A replica that pushed draining still runs after the deadline for that."""
 
 
 class Waiting(StrEnum):
@@ -151,7 +155,8 @@ class Waiting(StrEnum):
 class Hold:
     """An action that would be done but is not, with its rule.
 
-    `until` is the steady instant of the next try; without one, `next_step` says what the operator has to do.
+    `until` is the steady instant of the next try; without one, `next_step` says what the operator has to do. `since` is the steady
+    instant from which its age counts, where a rule knows one.
     """
 
     object: str
@@ -160,6 +165,7 @@ class Hold:
     message: str
     until: int | None = None
     next_step: str = ""
+    since: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

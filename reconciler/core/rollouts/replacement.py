@@ -88,19 +88,21 @@ def kept_revision(group: Group, fact: ContainerFact, ledger: Ledger, now: Now) -
     return row if row is not None and keeps(row, group.workload.rollout.window, now) else None
 
 
-def may_create(group: Group, counts: Availability, created: int) -> str:
+def may_create(group: Group, counts: Availability, created: int, overdue: int = 0) -> str:
     """Empty when one more replica of the new revision may be created now, else why not yet.
 
     Args:
         created: how many this decision creates already.
+        overdue: new replicas that pushed draining and do not exit: the rollout does not wait for them, and
+            they take no room.
     """
     if not group.outgoing or group.workload.strategy in STAGED or group.workload.strategy is Strategy.RECREATE:
         return ""
     total = len(group.current) + len(group.outgoing) + created
-    room = group.workload.replicas + SURGE
+    room = group.workload.replicas + SURGE + overdue
     if total >= room:
         return f"{total} replicas exist, and at most {room} may exist during a rollout"
-    waiting = len(group.current) + created - counts.current
+    waiting = len(group.current) + created - counts.current - overdue
     if waiting > 0:
         return f"{waiting} new replica{'' if waiting == 1 else 's'} must become available first"
     return ""

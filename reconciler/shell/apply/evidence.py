@@ -35,7 +35,7 @@ LOG_LIMIT = 16 * 1024
 DETAIL_LIMIT = 1_000
 """Characters kept of each probe's answer."""
 
-STOPS = frozenset({Reason.LIVENESS_FAILED, Reason.STARTUP_FAILED, Reason.RECREATE})
+STOPS = frozenset({Reason.LIVENESS_FAILED, Reason.STARTUP_FAILED, Reason.RECREATE, Reason.DRAIN_DEADLINE})
 """Causes of a stop before which evidence is kept."""
 
 LEAVES = frozenset({Reason.TEMPLATE_CHANGED, Reason.SUPERSEDED, Reason.REVISION_FAILED})

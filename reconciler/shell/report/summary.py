@@ -174,6 +174,7 @@ def decision_json(decision: Decision, desired: Desired, now: Now, since_wall: in
                     "message": hold.message,
                     "until_wall": wall(hold.until),
                     "next_step": hold.next_step or None,
+                    "since_wall": wall(hold.since),
                 }
                 for hold in decision.holds
             ],

@@ -76,3 +76,25 @@ def test_a_listener_needs_a_socket_or_tcp(tmp_path):
 def test_a_push_cannot_be_fresh_for_longer_than_it_counts(tmp_path):
     (problem,) = problems_of(tmp_path, tree("{}", "{fresh: 61s}"))
     assert "is shorter than fresh" in problem.message
+
+
+@pytest.mark.parametrize(
+    ("drain", "deadline"), [("{max: 10s}", 600), ("{max: 20m}", 20 * 60 + 30), ("{min: 0s, max: 9m45s}", 9 * 60 + 75)]
+)
+def test_the_default_drain_deadline_leaves_time_for_an_exit(drain, deadline, tmp_path):
+    files = tree("{}", "{}")
+    files["w.yaml"] = files["w.yaml"].replace("spec:\n", f"spec:\n  drain: {drain}\n", 1)
+    (workload,) = load_files(tmp_path, files).workloads
+    assert workload.push.drain_deadline == deadline * SECOND
+
+
+def test_a_drain_deadline_is_as_long_as_an_exit_may_take(tmp_path):
+    files = tree("{}", "{drainDeadline: 89s}")
+    files["w.yaml"] = files["w.yaml"].replace("spec:\n", "spec:\n  drain: {max: 1m}\n", 1)
+    (problem,) = problems_of(tmp_path / "a", files)
+    assert problem.code is Code.BAD_VALUE
+    assert "push.drainDeadline (89s) is shorter than an exit may take" in problem.message
+    assert "drain.max (1m) and terminationGracePeriodSeconds (30)" in problem.message
+    assert problem.hint == "set push.drainDeadline to at least 90s, or shorten drain.max"
+    files["w.yaml"] = files["w.yaml"].replace("89s", "90s")
+    assert load_files(tmp_path / "b", files).workloads[0].push.drain_deadline == 90 * SECOND
