@@ -7,10 +7,13 @@ import pytest
 from manifests.values.desired import SECOND, Desired, Push
 from manifests.values.limits import Mode
 from providers.actions import RemoveContainer, StopContainer
+from reconciler.core.forecast import forecast
 from reconciler.core.model.override import Force
-from reconciler.core.model.push_fact import PushEvent
+from reconciler.core.model.push_fact import PushEvent, PushFact
 from reconciler.core.model.reasons import Rule
+from reconciler.core.plan_text import to_text
 from reconciler.shell.pushing.pushes import Sender
+from tests.builders import NOW, SEEN, Scene
 from tests.laws.helpers import WEB, ready
 from tests.laws.test_traffic import Replica
 from tests.sim.manifest import Shop, Spec
@@ -207,3 +210,20 @@ def test_a_draining_replica_waits_until_its_deadline(worlds):
     (wait,) = [wait for wait in world.tape.last.waits if wait.object == "workload/web/0"]
     assert wait.until is not None
     assert world.clock.now().steady < wait.until <= world.clock.now().steady + DEADLINE - 60 * SECOND
+
+
+def test_a_plan_shows_the_whole_replacement():
+    scene = Scene(Spec(replicas=2, publish=None))
+    fact = scene.facts[0]
+    push = PushFact(PushEvent.DRAINING, SEEN - 60 * SECOND, SEEN - 60 * SECOND, "boot", 1)
+    world = replace(scene.observed(), pushes={fact.generation: push})
+    text = to_text(forecast(shop(replicas=2, publish=None).desired(), world, NOW))
+    lines = [line for line in text.splitlines() if "workload/web/0" in line]
+    assert "stop shop-web-77e94671-0" in lines[0]
+    assert "DrainDeadline" in lines[0]
+    assert [word for line in lines for word in ("stop", "remove", "create", "start") if f": {word} " in line] == [
+        "stop",
+        "remove",
+        "create",
+        "start",
+    ]

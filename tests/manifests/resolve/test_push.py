@@ -93,8 +93,8 @@ def test_a_drain_deadline_is_as_long_as_an_exit_may_take(tmp_path):
     files["w.yaml"] = files["w.yaml"].replace("spec:\n", "spec:\n  drain: {max: 1m}\n", 1)
     (problem,) = problems_of(tmp_path / "a", files)
     assert problem.code is Code.BAD_VALUE
-    assert "push.drainDeadline (89s) is shorter than an exit may take" in problem.message
+    assert "push.drainDeadline (1m29s) is shorter than an exit may take" in problem.message
     assert "drain.max (1m) and terminationGracePeriodSeconds (30)" in problem.message
-    assert problem.hint == "set push.drainDeadline to at least 90s, or shorten drain.max"
+    assert problem.hint == "set push.drainDeadline to at least 1m30s, or shorten drain.max"
     files["w.yaml"] = files["w.yaml"].replace("89s", "90s")
     assert load_files(tmp_path / "b", files).workloads[0].push.drain_deadline == 90 * SECOND
