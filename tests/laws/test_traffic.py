@@ -391,3 +391,18 @@ def test_an_endpoint_forced_up_gets_its_full_weight_without_a_ramp(worlds):
     world.run(10 * SECOND)
     assert world.weights()[WEB.format(1)] == 100
     assert world.weights()[WEB.format(0)] < 50
+
+
+@pytest.mark.parametrize(("weight", "least"), [(200, 55), (40, 40)], ids=["raised", "lowered"])
+def test_a_ramp_goes_on_from_where_it_is_when_the_weight_changes(weight, least, worlds):
+    ramp = Ramp(60 * SECOND, 10)
+    world = worlds(replace(busy(replicas=2), ramp=ramp))
+    world.run(40 * SECOND)
+    before = world.weights()
+    assert all(50 <= now < 100 for now in before.values())
+    written = []
+    world.checks.append(lambda action: written.append(action.weight) if isinstance(action, SetWeight) else None)
+    world.push(replace(busy(replicas=2, weight=weight), ramp=ramp))
+    world.run(60 * SECOND)
+    assert min(written) >= least
+    assert set(world.weights().values()) == {weight}

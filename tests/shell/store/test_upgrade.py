@@ -20,8 +20,8 @@ STATES = Path(__file__).parent / "states"
 AT = 1_790_000_000 * SECOND
 
 NEW_SECTIONS = {"specs", "proven", "accepted"}
-NEW_RULES = {Rule.PROBE_UNPROVEN}
-NEW_REASONS = {Reason.SPEC_LOST, Reason.MOVED}
+NEW_RULES = {Rule.DRAIN_DEADLINE, Rule.PROBE_UNPROVEN}
+NEW_REASONS = {Reason.DRAIN_DEADLINE, Reason.MOVED, Reason.SPEC_LOST}
 """What later versions have added."""
 
 
@@ -41,6 +41,10 @@ def test_the_ledger_of_an_earlier_version_is_read_completely(state):
         ledger = from_rows(store.load_ledger())
         assert store.recovered is None
     assert {grant.cause for grant in ledger.grants.values()} == set(Reason) - NEW_REASONS
+    assert ledger.overrides
+    assert not any(override.waits or override.forced for override in ledger.overrides.values())
+    assert ledger.ready
+    assert not any(row.full for row in ledger.ready.values())
     missing = [name for name in ledger.__slots__ if not getattr(ledger, name) and name not in NEW_SECTIONS]
     assert missing == []
     assert ledger.rollouts["workload/web"].rows[1].revision == "0123456789abcdef"
