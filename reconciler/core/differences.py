@@ -268,10 +268,13 @@ def _outdated(snap: Snapshot, group: Group, ledger: Ledger, out: Differences) ->
     revision = group.workload.template.revision
     if group.workload.strategy in STAGED:
         _without_traffic(snap, group, ledger, out)
+    stuck = why_failed(ledger.rollouts.get(group.workload.key), revision) is not None
     for belief in group.outgoing if group.workload.strategy not in STAGED else ():
         mark = belief.fact.mark
         if mark is not None and belief.fact.id in snap.roster.leaving:
             _released(group, belief, grants, out)
+        elif stuck and _overdue(group, belief, grants, snap.now, out):
+            continue  # after a failed rollout the old revision keeps serving
         elif mark is not None and belief.fact.id not in grants:
             if belief.fact.state is ContainerState.EXITED:
                 # Until its replacement is available, the old revision keeps serving: it is started again.

@@ -112,9 +112,10 @@ class _Gate:
 
     def create(self, want: Want, workload: Workload) -> Hold | Wait | None:
         group = self.roster.groups[workload.key]
-        overdue = sum(
-            precedence.overdue_at(belief, workload.push) <= self.now.steady for belief in group.current.values()
-        )
+        overdue = 0
+        if workload.push is not None and group.outgoing:
+            overdue_at = [precedence.overdue_at(belief, workload.push) for belief in group.current.values()]
+            overdue = sum(at <= self.now.steady for at in overdue_at)
         message = replacement.may_create(group, self.counts[workload.key], self.created.get(workload.key, 0), overdue)
         if message:
             return Wait(want.object, Waiting.REPLACEMENT, message)

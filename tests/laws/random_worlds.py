@@ -49,6 +49,8 @@ GRANTS = [
     (Reason.TEMPLATE_CHANGED, False),
     (Reason.TEMPLATE_CHANGED, True),
     (Reason.PRUNED, False),
+    (Reason.DRAIN_DEADLINE, False),
+    (Reason.DRAIN_DEADLINE, True),
 ]
 LIVE = (Live("main", 0, 0, "unless-stopped"),)
 NIGHTS = Window("nights", frozenset(Held), "0 */2 * * *", 3600 * SECOND, "Europe/Berlin")
@@ -57,6 +59,7 @@ NIGHTS = Window("nights", frozenset(Held), "0 */2 * * *", 3600 * SECOND, "Europe
 OVERRIDES = [
     {"workload/web/0": Override(Force.DRAIN, ago(30), "ann", "looking", NOW.wall + 40 * SECOND)},
     {"workload/web/1": Override(Force.UP, ago(30))},
+    {f"workload/web/{n}": Override(Force.DRAIN, ago(30 - n), waits=True) for n in range(2)},
     {f"endpoint/{POOLS}/web/127.77.0.1:8080": Override(Force.DOWN, ago(30), until_wall=NOW.wall + 3 * SECOND)},
 ]
 OUTBREAKS = [
@@ -172,11 +175,12 @@ def observed(draw) -> tuple[Desired, Observed]:
             flight = pick(draw, [None, 0, 0, 2])
             members[name].append(MemberFact(Endpoint(address, 8080), weight, True, fact.name, flight))
         if up and draw(index(3)) == 0:
-            received = NOW.steady - pick(draw, [1, 29, 30, 45, 60, 61, 200]) * SECOND
+            received = NOW.steady - pick(draw, [1, 29, 30, 45, 60, 61, 200, 590, 601]) * SECOND
             pushes[fact.generation] = PushFact(pick(draw, list(PushEvent)), received, received, "boot", 1)
         if fact.started_at and draw(FLIP):
             born = fact.started_at - pick(draw, [0, 0, 0, 1])
-            ready[fact.id] = Ready(born, ago(pick(draw, [2, 90])), draw(FLIP))
+            full = pick(draw, [(), (f"{POOLS}/{name}",)])
+            ready[fact.id] = Ready(born, ago(pick(draw, [2, 90])), draw(FLIP), full=full)
         if draw(FLIP):
             published[name].append(address)
         if draw(index(4)) == 0:

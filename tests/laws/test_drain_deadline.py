@@ -6,6 +6,7 @@ import pytest
 
 from manifests.values.desired import SECOND, Desired, Push
 from manifests.values.limits import Mode
+from manifests.values.rollouts import Rollout
 from providers.actions import RemoveContainer, StopContainer
 from reconciler.core.forecast import forecast
 from reconciler.core.model.override import Force
@@ -227,3 +228,16 @@ def test_a_plan_shows_the_whole_replacement():
         "create",
         "start",
     ]
+
+
+def test_after_a_failed_rollout_an_old_replica_is_restarted(worlds):
+    rollout = Rollout(progress_deadline=60 * SECOND)
+    world = ready(worlds(shop(replicas=3, rollout=rollout)))
+    later = shop(replicas=3, rollout=rollout, image="v2")
+    world.apps.mute |= {f"shop-web-{later.specs[0].revision[:8]}-{number}" for number in range(3)}
+    world.push(later)
+    world.run(120 * SECOND)
+    drain(world, 1)
+    world.run(DEADLINE + 200 * SECOND)
+    assert stops(world).count(WEB.format(1)) == 1
+    assert world.weights()[WEB.format(1)] == 100
