@@ -13,6 +13,7 @@ from reconciler.core import changes, differences, disruptions, drains, gates, in
 from reconciler.core.actions.outbox import Outbox
 from reconciler.core.decision import Decision
 from reconciler.core.dns import compare, publish
+from reconciler.core.exits import grants
 from reconciler.core.healing import mass_failure, restart_history, restart_requests
 from reconciler.core.healing.restart_counters import RestartCounters
 from reconciler.core.health import belief
@@ -198,6 +199,7 @@ def _wake_at(snap: Snapshot, counts: Mapping[str, Availability], ledger: Ledger)
         restart_requests.wake_at(ledger, now),
         snap.sight.until,
         exit_times.soonest_end(snap, ledger.grants.values()),
+        grants.next_cut(ledger.grants.values(), now),
         windows.wake_at(snap.desired, now) if snap.desired.guard.windows else FOREVER,
         *(count.until for count in counts.values()),
         *(now.steady + until_wall - now.wall for until_wall in ends if until_wall),

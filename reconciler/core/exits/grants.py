@@ -64,6 +64,12 @@ def may_cut(grant: Grant, now: Now) -> bool:
     return grant.names_out is not None and elapsed(grant.names_out, now) >= grant.ttl
 
 
+def next_cut(grants: Iterable[Grant], now: Now) -> int:
+    """The first steady instant after now at which a TTL is over, so that a weight may go to 0; FOREVER without one."""
+    ends = [due(grant.names_out, grant.ttl, now) for grant in grants if grant.names_out is not None]
+    return min((end for end in ends if end > now.steady), default=FOREVER)
+
+
 def may_empty(grant: Grant, workload: Workload | None) -> bool:
     """Whether the exit may take the last weight of a pool, and the last replica that a name publishes.
 
