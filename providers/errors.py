@@ -33,6 +33,7 @@ class ProviderError(Exception):
     """
 
     retry: Retry = Retry.LATER
+    whole: bool = False
 
     def __init__(self, target: str, cause: str, next_step: str = "", wait: int = 0) -> None:
         super().__init__(target, cause, next_step)
@@ -53,9 +54,17 @@ class Unreachable(ProviderError):
 
 
 class Rejected(ProviderError):
-    """The other side understood and refused; the same request will be refused again."""
+    """The other side understood and refused; the same request will be refused again.
+
+    Args:
+        whole: every part of the request would be refused as well: for rights, size or rate.
+    """
 
     retry = Retry.STOP
+
+    def __init__(self, target: str, cause: str, next_step: str = "", wait: int = 0, whole: bool = False) -> None:
+        super().__init__(target, cause, next_step, wait)
+        self.whole = whole
 
 
 class Conflict(ProviderError):

@@ -168,9 +168,10 @@ class API:
         if status >= 500:
             raise self._lost(target, writing, said)
         if status in (401, 403):
-            raise Rejected(target, said, "check the provider's key and its permissions on the server")
+            next_step = "check the provider's key and its permissions on the server"
+            raise Rejected(target, said, next_step, whole=True)
         if 300 <= status < 400:
-            raise Rejected(target, f"{said}: a redirect", "set url to the final URL")
+            raise Rejected(target, f"{said}: a redirect", "set url to the final URL", whole=True)
         if status == 200 and reply.body is None:
             raise self._lost(target, writing, f"{said} without JSON")
         return reply

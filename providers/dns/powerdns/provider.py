@@ -226,13 +226,12 @@ class PowerDNSZones:
         target = f"zone {zone}"
         reply = self._api.read(target, f"{self._path(zone)}{query}", self._headers(target))
         if reply.status == 404:
-            raise Rejected(
-                target, f"{self._settings.url} does not have this zone{self._parent_hint(zone)}", "create it there"
-            )
+            cause = f"{self._settings.url} does not have this zone{self._parent_hint(zone)}"
+            raise Rejected(target, cause, "create it there", whole=True)
         about = _object(target, reply, self._settings.url)
         if str(about.get("kind", "")).upper() not in WRITABLE:
             cause = f"it is a {about.get('kind')} zone on this server: a copy that the next transfer overwrites"
-            raise Rejected(target, cause, "set url to the zone's primary server")
+            raise Rejected(target, cause, "set url to the zone's primary server", whole=True)
         return about
 
     def _parent_hint(self, name: str) -> str:

@@ -93,5 +93,5 @@ def update_refused(zone: str, rcode: int, done: str, key: KeySettings | None) ->
     if rcode in (NOTAUTH, NOTZONE):
         # BIND answers so for zones it is not primary for, Knot also without the right to update.
         cause = f"the server does not accept the update of this zone ({code}); {done}"
-        return Rejected(target, cause, f"{not_served(zone)}; or {allow_update(zone, key)}")
+        return Rejected(target, cause, f"{not_served(zone)}; or {allow_update(zone, key)}", whole=True)
     return Rejected(target, f"the server refuses the update ({code}); {done}", "check the server's log")

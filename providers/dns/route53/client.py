@@ -123,7 +123,7 @@ class Client:
         except aws.ClientError as error:
             raise self._refused(target, verb, error, writing) from None
         except (aws.NoCredentialsError, aws.PartialCredentialsError, aws.ProfileNotFound) as error:
-            raise Rejected(target, str(error), "set accessKeyId and secretAccessKey, or profile") from None
+            raise Rejected(target, str(error), "set accessKeyId and secretAccessKey, or profile", whole=True) from None
         except (aws.CredentialRetrievalError, *NOT_SENT) as error:
             raise Unreachable(target, f"no connection to Route 53: {error}") from None
         except aws.ParamValidationError as error:
@@ -148,7 +148,8 @@ class Client:
         if any(words in text for words in STALE):
             return Conflict(target, cause, "retried automatically: the record set changed after the plan was made")
         if status in (401, 403):
-            return Rejected(target, cause, f"allow route53:{_operation(verb)} on the hosted zone to these credentials")
+            next_step = f"allow route53:{_operation(verb)} on the hosted zone to these credentials"
+            return Rejected(target, cause, next_step, whole=True)
         return Rejected(target, cause, "correct the records or the settings of the provider")
 
     def _turn(self, target: str, writing: bool) -> None:

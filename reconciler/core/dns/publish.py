@@ -9,7 +9,8 @@ from dataclasses import replace
 from providers.facts import ZoneFact, fingerprint
 from reconciler.core.actions.outbox import Outbox
 from reconciler.core.actions.steps import Links
-from reconciler.core.dns import steps, write_order
+from reconciler.core.dns import list_batches, steps, write_order
+from reconciler.core.dns.list_batches import Division
 from reconciler.core.dns.names import Names
 from reconciler.core.dns.records import RecordDiff, ZoneKey
 from reconciler.core.dns.write_order import Order
@@ -17,7 +18,7 @@ from reconciler.core.limits import prune_guard, suspensions
 from reconciler.core.limits.prune_guard import Pruning
 from reconciler.core.model.dns_memory import NOTHING, NameRow, Withdrawal
 from reconciler.core.model.ledger import Ledger
-from reconciler.core.model.reasons import Hold, Rule
+from reconciler.core.model.reasons import Hold, Rule, Wait, Waiting
 from reconciler.core.replicas.snapshot import Snapshot
 
 
@@ -56,8 +57,8 @@ def publish(snap: Snapshot, names: Names, pruning: Pruning, out: Outbox) -> str:
             alone, listed = steps.split(arranged.groups)
             for group in alone:
                 out.put(steps.of_name(snap.desired, group, links))
-            for step in steps.of_lists(snap.desired, listed, out.ledger):
-                out.put(step)
+            for division in list_batches.divide(snap.desired, listed, out.ledger):
+                _put_list(division, out)
             out.waits += arranged.waits
             for owner, rows in arranged.withdrawals.items():
                 withdrawals.setdefault(owner, []).extend(rows)
@@ -65,6 +66,21 @@ def publish(snap: Snapshot, names: Names, pruning: Pruning, out: Outbox) -> str:
     if snap.desired.record_lists or names.strays:
         out.holds, out.waits = steps.merged(out.holds, out.waits)
     return next((over_limit[zone_key].hash for zone_key in sorted(over_limit)), "")
+
+
+def _put_list(division: Division, out: Outbox) -> None:
+    """Add the steps of a list, so many as may begin now; the others follow the results of these."""
+    out.ids |= division.divided
+    before = len(out.steps)
+    for step in division.steps:
+        if division.limit is not None and len(out.steps) - before >= division.limit:
+            out.ids.add(step.id)
+            message = (
+                "the server refused some of its record sets; the rest is written in small parts, one after the other"
+            )
+            out.waits.append(Wait(step.object, Waiting.CALL, message))
+        else:
+            out.put(step)
 
 
 def _add(diff: RecordDiff, hold: Hold | None, due: dict[ZoneKey, list[RecordDiff]], out: Outbox) -> None:

@@ -1,7 +1,7 @@
-"""Steps that change record sets: one action for the differences at a name, and few large ones for a list of record sets.
+"""Steps that change record sets: one action for the differences at a name.
 
-`dns/publish` calls it: `of_name` for a group of policies and records, `of_lists` for the groups of lists, and `merged` so that
-holds and waits of a list are as few as its steps.
+`dns/publish` calls it: `of_name` for a group of policies and records, and `merged` so that holds and waits of a list are as few as
+its steps. `list_batches` makes the steps of lists.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,15 +12,8 @@ from providers.actions import ChangeRecords, RecordChange
 from reconciler.core.actions.steps import Links, records_id
 from reconciler.core.dns import record_lists, records
 from reconciler.core.dns.records import RecordDiff
-from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.reasons import Hold, Reason, Wait
 from reconciler.core.model.step import Step
-
-FULL_BATCH = 5_000
-"""Most record sets in one step of a list: writing and reading back must end within the deadline of a call."""
-
-SMALL_BATCH = 100
-"""The same after a failed step of the list: one refused record set must not stop thousands of others."""
 
 Group = Sequence[RecordDiff]
 
@@ -61,21 +54,6 @@ def split(groups: Iterable[Group]) -> tuple[list[Group], list[Group]]:
     return alone, listed
 
 
-def of_lists(desired: Desired, groups: Iterable[Group], ledger: Ledger) -> list[Step]:
-    """The steps of all groups of lists in one zone. A group stays in one step; deletions come last."""
-    by_list: dict[tuple[str, str, str], list[Group]] = {}
-    for group in groups:
-        by_list.setdefault(group[0][:3], []).append(group)
-    all_steps = []
-    for (key, provider, zone), of_list in sorted(by_list.items()):
-        name = f"records {provider}/{zone}/{key}/"
-        size = SMALL_BATCH if any(step.startswith(name) for step in ledger.step_failures) else FULL_BATCH
-        of_list.sort(key=_rank)
-        for number, batch in enumerate(_batches(of_list, size)):
-            all_steps.append(_step(desired, f"{name}{size}/{number:04d}", batch))
-    return all_steps
-
-
 def merged(holds: Iterable[Hold], waits: Iterable[Wait]) -> tuple[list[Hold], list[Wait]]:
     """Merge equal holds and equal waits of the record sets of a list: 100,000 separate holds would be unreadable."""
     alike_holds: dict[Hold, list[Hold]] = {}
@@ -105,37 +83,3 @@ def _main_reason(diffs: Sequence[RecordDiff]) -> Reason:
     reasons = {diff.reason for diff in diffs}
     order = (Reason.WITHDRAWN, Reason.PUBLISHED, Reason.CHANGED)
     return next((reason for reason in order if reason in reasons), diffs[0].reason)
-
-
-def _rank(group: Group) -> tuple[int, str, str]:
-    """Addresses before the names that point at them; of deletions, those names first."""
-    gone = all(diff.after is None for diff in group)
-    points = any(diff.key.type == "CNAME" for diff in group)
-    return (3 - points if gone else int(points), *group[0].key[:2])
-
-
-def _batches(groups: Iterable[Group], size: int) -> list[list[RecordDiff]]:
-    batches: list[list[RecordDiff]] = []
-    for group in groups:
-        if not batches or len(batches[-1]) + len(group) > size:
-            batches.append([])
-        batches[-1] += group
-    return batches
-
-
-def _step(desired: Desired, identity: str, diffs: Sequence[RecordDiff]) -> Step:
-    first = diffs[0]
-    owner = records.owner_mark(desired.instance.id, first.object)
-    action = ChangeRecords(
-        first.provider, first.zone, tuple(RecordChange(diff.key, diff.before, diff.after, owner) for diff in diffs)
-    )
-    new = sum(1 for diff in diffs if diff.before is None)
-    gone = sum(1 for diff in diffs if diff.after is None)
-    counts = ((new, "in"), (gone, "out"), (len(diffs) - new - gone, "changed"))
-    message = "; ".join(f"{change}: {_sets(count)}" for count, change in counts if count)
-    reason = Reason.PRUNED if gone == len(diffs) else Reason.PUBLISHED if new else Reason.CHANGED
-    return Step(identity, first.object, action, reason, message, journal=gone > 0)
-
-
-def _sets(count: int) -> str:
-    return f"{count} record set{'' if count == 1 else 's'}"

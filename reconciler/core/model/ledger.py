@@ -95,7 +95,7 @@ class StepFailure(NamedTuple):
     `refused` tells that the other side understood and refused. `first` is the first of these failures, None in rows of older
     versions. `asked` is the digest of what was asked (`actions/asked`): another one is tried at once. `object` is the object of the
     step. `wait` is how long (ns) the other side asked to wait. `again` tells that the next try is due now, because an operator or a
-    new run asked for it.
+    new run asked for it. `whole` tells that a part of the same step would be refused as well: for rights, size or rate.
     """
 
     streak: int
@@ -107,6 +107,7 @@ class StepFailure(NamedTuple):
     object: str = ""
     wait: int = 0
     again: bool = False
+    whole: bool = False
 
 
 class Suspension(NamedTuple):

@@ -31,6 +31,7 @@ class Outcome(NamedTuple):
     object: str = ""
     asked: str = ""
     wait: int = 0
+    whole: bool = False
 
 
 def fold(ledger: Ledger, outcomes: tuple[Outcome, ...], now: Now) -> Ledger:
@@ -60,6 +61,7 @@ def _failure(before: StepFailure | None, outcome: Outcome, first: int, now: Now)
         outcome.asked,
         outcome.object,
         outcome.wait,
+        whole=outcome.whole,
     )
 
 

@@ -67,9 +67,9 @@ def _outcome(step: str, failed: ProviderError | None, mismatch: str | ProviderEr
     if isinstance(mismatch, ProviderError):
         if failed is None:
             return Outcome(step, OutcomeKind.UNKNOWN, f"done, but reading it back failed: {mismatch}")
-        return Outcome(step, _kind(failed), str(failed), wait=failed.wait)
+        return Outcome(step, _kind(failed), str(failed), wait=failed.wait, whole=failed.whole)
     if failed is not None and not (isinstance(failed, OutcomeUnknown) and not mismatch):
-        return Outcome(step, _kind(failed), str(failed), wait=failed.wait)
+        return Outcome(step, _kind(failed), str(failed), wait=failed.wait, whole=failed.whole)
     if mismatch:
         return Outcome(step, OutcomeKind.FAILED, f"done, but read back as {mismatch}")
     return Outcome(step, OutcomeKind.DONE)

@@ -11,8 +11,6 @@ from manifests.values.dns import Record, RecordList, SetKey, SetValue
 from providers.actions import ChangeRecords
 from providers.capabilities import DNSCapabilities
 from providers.facts import Known, RecordKey, RecordSet
-from reconciler.core.model.instant import instant
-from reconciler.core.model.ledger import StepFailure
 from reconciler.core.model.reasons import Rule
 from reconciler.core.model.step import Step
 from reconciler.core.plan_text import spelled_out
@@ -198,16 +196,6 @@ def test_sets_that_the_provider_does_not_support_are_fitted_or_held() -> None:
         Rule.CANNOT_PUBLISH,
         f"the provider does not support type TXT: a.{ZONE} TXT left out",
     )
-
-
-def test_after_a_failure_a_list_is_written_in_smaller_steps() -> None:
-    world = Listed((), lists=(record_list(**many(450)),))
-    (whole,) = world.decide().steps
-    world.pass_time(600)
-    failure = StepFailure(1, instant(world.now), False, "one of them was refused")
-    world.ledger = replace(world.ledger, step_failures={whole.id: failure})
-
-    assert [len(changes(step).changes) for step in world.decide().steps] == [100, 100, 100, 100, 50]
 
 
 def test_ns_of_the_zone_and_acme_challenges_stay_whatever_their_mark() -> None:
