@@ -11,6 +11,7 @@ from manifests.values.desired import SECOND, OnSecretChange, Workload
 from manifests.values.pod import Live
 from manifests.values.rollouts import STAGED, Strategy
 from providers.facts import ContainerFact, ContainerState, ExitCause, ProbeValue
+from reconciler.core.exits.grants import RESTARTS
 from reconciler.core.healing import restart_history
 from reconciler.core.health import overrides, precedence
 from reconciler.core.health.belief import Belief
@@ -128,6 +129,46 @@ def _overdue(group: Group, belief: Belief, grants: Mapping[str, Grant], now: Now
     return True
 
 
+def _settings(group: Group, ordinal: int, belief: Belief, ledger: Ledger, out: Differences) -> None:
+    """A container that runs, and whose settings or networks differ from the manifest.
+
+    A lost restart policy does not wait for other settings, nor for the health of the container: without it the runtime does not start
+    the container again when it or the host fails.
+    """
+    fact, workload = belief.fact, group.workload
+    name = memory.replica_of(workload.key, ordinal)
+    wanted = restart_history.settings(workload, name, fact, ledger)
+    differs = bool(fact.live) and fact.live != wanted
+    if fact.state not in _UPDATED or not (differs or fact.unjoined):
+        return
+    cause, message = Reason.SETTINGS_CHANGED, "its resource limits or its restart policy differ from the manifest"
+    if differs and name in ledger.taken_over:
+        restarts = len(ledger.attempts.get(name, ()))
+        cause, message = (
+            Reason.TAKEN_OVER,
+            f"{restarts} recent restarts; reconcile takes over from the runtime's restart policy",
+        )
+    elif fact.unjoined:
+        cause, message = Reason.NETWORK_LOST, f"no longer connected to {', '.join(fact.unjoined)}"
+    elif restart_history.with_policy(wanted, fact) != fact.live:
+        cause, message = Reason.POLICY_LOST, "its restart policy is switched off, and the manifest declares one"
+    out.wants.append(_want(group, ordinal, Kind.UPDATE, cause, message, belief))
+
+
+def _policy(group: Group, belief: Belief, ledger: Ledger, out: Differences) -> None:
+    """A container that is replaced later, or that a restart in progress has started again: it needs its restart policy too."""
+    fact, mark = belief.fact, belief.fact.mark
+    if mark is None or not fact.live or fact.state not in _UPDATED:
+        return
+    grant = ledger.grants.get(fact.id)
+    if grant is not None and (grant.cause not in RESTARTS or fact.generation == grant.generation):
+        return  # it is being stopped
+    wanted = restart_history.settings(group.workload, memory.replica_of(group.workload.key, mark.ordinal), fact, ledger)
+    if restart_history.with_policy(wanted, fact) != fact.live:
+        message = "its restart policy is switched off, and the manifest declares one"
+        out.wants.append(_want(group, mark.ordinal, Kind.UPDATE, Reason.POLICY_LOST, message, belief))
+
+
 def _current(group: Group, ordinal: int, belief: Belief, ledger: Ledger, now: Now, out: Differences) -> None:
     """A replica of the desired revision that has not converged."""
     fact, workload = belief.fact, group.workload
@@ -138,6 +179,7 @@ def _current(group: Group, ordinal: int, belief: Belief, ledger: Ledger, now: No
         cause, message = _why_down(fact)
         out.wants.append(_want(group, ordinal, Kind.START, cause, message, belief))
         return
+    _settings(group, ordinal, belief, ledger, out)
     if belief.live is _FAIL:
         drains_until = belief.claim.said_at + workload.drain_max if belief.claim and belief.claim.draining else 0
         if drains_until > now.steady:
@@ -148,18 +190,6 @@ def _current(group: Group, ordinal: int, belief: Belief, ledger: Ledger, now: No
         else:
             _unhealthy(group, ordinal, belief, ledger, out)
         return
-    differs = bool(fact.live) and fact.live != restart_history.settings(workload, name, fact, ledger)
-    if fact.state in _UPDATED and (differs or fact.unjoined):
-        cause, message = Reason.SETTINGS_CHANGED, "its resource limits or its restart policy differ from the manifest"
-        if differs and name in ledger.taken_over:
-            restarts = len(ledger.attempts.get(name, ()))
-            cause, message = (
-                Reason.TAKEN_OVER,
-                f"{restarts} recent restarts; reconcile takes over from the runtime's restart policy",
-            )
-        elif fact.unjoined:
-            cause, message = Reason.NETWORK_LOST, f"no longer connected to {', '.join(fact.unjoined)}"
-        out.wants.append(_want(group, ordinal, Kind.UPDATE, cause, message, belief))
     if fact.state is ContainerState.RESTARTING:
         message = f"the runtime is restarting {fact.name}"
         out.waits.append(Wait(name, Waiting.READY, message))
@@ -347,6 +377,12 @@ def find(snap: Snapshot, ledger: Ledger) -> Differences:
             overdue = _overdue(group, belief, grants, snap.now, out)
             if belief.fact.id not in grants and not overdue:
                 _current(group, ordinal, belief, ledger, snap.now, out)
+            else:
+                _policy(group, belief, ledger, out)
+        for beliefs in (group.waiting, group.outgoing, group.surplus):
+            for belief in beliefs:
+                if belief.fact.id not in snap.roster.leaving:
+                    _policy(group, belief, ledger, out)
         if workload.strategy in STAGED and (group.waiting or not replacement.active_is_declared(group)):
             _beside(snap, group, instance, ledger, out)
         elif len(group.current) < workload.replicas and group.coming:

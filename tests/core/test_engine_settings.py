@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from manifests.values.desired import Desired, Guard
+from manifests.values.desired import SECOND, Desired, Guard
+from manifests.values.limits import Held, Window
 from manifests.values.pod import Live
 from providers.actions import StartContainer, StopContainer, UpdateContainer
 from providers.facts import ContainerState
@@ -14,7 +15,7 @@ from reconciler.core.model.ledger import Suspension
 from reconciler.core.model.reasons import Reason, Rule, Waiting
 from reconciler.core.plan_text import describe
 from tests.builders import NOW, Scene
-from tests.sim.manifest import Shop, Spec
+from tests.sim.manifest import NODE, Shop, Spec
 
 WEB = Spec()
 BEFORE, AFTER = (Live("", 500, 0, "unless-stopped"),), (Live("", 250, 64 << 20, "no"),)
@@ -92,6 +93,41 @@ def test_a_suspended_replica_is_left_off_its_network(key: str) -> None:
     decision = decide(desired, shop.observed(), NOW)
     assert not decision.steps
     assert {hold.rule for hold in decision.holds} == {Rule.SUSPENDED}
+
+
+def test_a_lost_policy_comes_back_in_a_window_and_limits_wait_for_its_end() -> None:
+    desired, shop = scene()
+    (web,) = desired.workloads
+    declared = (Live("", 250, 64 << 20, "unless-stopped"),)
+    shut = Window("night", frozenset({Held.ROLLOUT}), "* * * * *", 60 * SECOND, "UTC")
+    workload = replace(web, template=replace(web.template, live=declared))
+    desired = replace(desired, workloads=(workload,), guard=Guard(windows=(shut,)))
+    off = (Live("", 500, 0, "no"),)
+    shop.facts[1] = replace(shop.facts[1], live=off)
+    (step,) = decide(desired, shop.observed(), NOW).steps
+    assert (step.cause, step.action) == (
+        Reason.POLICY_LOST,
+        UpdateContainer(NODE, shop.facts[1].name, shop.facts[1].generation, BEFORE),
+    )
+    shop.facts[1] = replace(shop.facts[1], live=BEFORE)
+    decision = decide(desired, shop.observed(), NOW)
+    assert not decision.steps
+    assert {hold.rule for hold in decision.holds} == {Rule.WINDOW}
+
+
+def test_a_failing_container_gets_its_policy_back_before_its_restart() -> None:
+    shop = Scene(WEB)
+    desired = Shop((replace(WEB, restart="unless-stopped"),)).desired()
+    shop.facts = [replace(fact, live=(Live("", restart="unless-stopped"),)) for fact in shop.facts]
+    shop.facts[1] = replace(shop.facts[1], live=(Live("", restart="no"),))
+    shop.sick(1)
+    held = replace(
+        desired, guard=Guard(windows=(Window("day", frozenset({Held.HEAL}), "* * * * *", 60 * SECOND, "UTC"),))
+    )
+    steps = [step for step in decide(held, shop.observed(), NOW).steps if isinstance(step.action, UpdateContainer)]
+    assert [(step.action.name, step.action.live[0].restart) for step in steps] == [
+        (shop.facts[1].name, "unless-stopped")
+    ]
 
 
 def test_a_runtime_without_settings_is_asked_for_none() -> None:

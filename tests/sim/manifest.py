@@ -21,6 +21,7 @@ from manifests.values.desired import (
     Workload,
 )
 from manifests.values.dns import DNSPolicy, Publish, Target
+from manifests.values.pod import Live
 from manifests.values.rollouts import DEFAULT_ROLLOUT, Rollout, Strategy
 from providers.facts import fingerprint
 
@@ -62,9 +63,9 @@ class Spec:
     host: str = ""
     strategy: Strategy = Strategy.ROLLING
     rollout: Rollout = DEFAULT_ROLLOUT
-    sidecars: tuple[str, ...] = field(
-        default=(), repr=False
-    )  # not part of the revision, which is made from all other fields
+    # not part of the revision, which is made from all other fields
+    sidecars: tuple[str, ...] = field(default=(), repr=False)
+    restart: str = field(default="", repr=False)
 
     @property
     def key(self) -> str:
@@ -100,6 +101,7 @@ def workload(spec: Spec) -> Workload:
             grace=5 * SECOND,
             revision=spec.revision,
             sidecars=tuple(Container(name, ("serve", name)) for name in spec.sidecars),
+            live=(Live("", restart=spec.restart),) if spec.restart else (),
         ),
         min_ready=spec.min_ready,
         max_unavailable=spec.max_unavailable,

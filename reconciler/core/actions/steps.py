@@ -131,6 +131,8 @@ def update(want: Want, fact: ContainerFact, ledger: Ledger) -> Step | None:
         action = UpdateContainer(fact.node, fact.name, fact.generation, (), join=fact.unjoined)
     else:
         live = restart_history.settings(want.workload, want.object, fact, ledger)
+        if want.cause is Reason.POLICY_LOST:  # at once; limits are a planned change as well
+            live = restart_history.with_policy(live, fact)
         action = UpdateContainer(fact.node, fact.name, fact.generation, live, adopted=fact.adopted)
     return Step(want.id, want.object, action, want.cause, want.message)
 

@@ -39,6 +39,15 @@ def settings(workload: Workload, replica: str, fact: ContainerFact, ledger: Ledg
     return without_restarts(live) if replica in ledger.taken_over else live
 
 
+def with_policy(wanted: tuple[Live, ...], fact: ContainerFact) -> tuple[Live, ...]:
+    """The settings of a container, with the desired restart policy where its own is switched off. Limits stay as they are."""
+    policies = {setting.container: setting.restart for setting in wanted}
+    return tuple(
+        setting._replace(restart=policies.get(setting.container, _NO)) if setting.restart == _NO else setting
+        for setting in fact.live
+    )
+
+
 def recall(snap: Snapshot, ledger: Ledger) -> Ledger:
     """The ledger after this look. Costs nothing while neither we nor a runtime restarts a container."""
     attempts, counts = _runtime(snap, ledger)

@@ -35,6 +35,8 @@ class Reason(StrEnum):
     TEMPLATE_CHANGED = "TemplateChanged"
     REVISION_FAILED = "RevisionFailed"
     SETTINGS_CHANGED = "SettingsChanged"
+    POLICY_LOST = "RestartPolicyLost"
+    """The restart policy is `no` although another one is declared: a stop that did not happen, or a restart, left it so."""
     NETWORK_LOST = "NetworkLost"
     SUPERSEDED = "Superseded"
     INACTIVE = "Inactive"
