@@ -78,7 +78,7 @@ class ExitCause(StrEnum):
 
 
 class Mark(NamedTuple):
-    """Our owner mark. It is valid only on the container that it names, because labels can be inherited."""
+    """An owner mark. It is valid on the container that it names, and on one of this instance that was renamed: labels can be inherited."""
 
     instance: str
     workload: str
@@ -152,6 +152,7 @@ class ContainerFact:
         ports: where ports can be reached on `address`.
         mark: our owner mark, set only when the labels name exactly this container.
         foreign_mark: the labels carry a mark that names another container.
+        claim: that mark, unless the container's image passes it on: the container may be ours, under a name that an operator gave it.
         live: settings that the runtime can change while the container runs, as in a template; empty if it has none.
         published: where ports can be reached through the host.
         restarts: how often the runtime itself restarted this container.
@@ -180,6 +181,7 @@ class ContainerFact:
     ports: tuple[PortFact, ...] = ()
     mark: Mark | None = None
     foreign_mark: bool = False
+    claim: Mark | None = None
     exit_code: int | None = None
     exit_cause: ExitCause | None = None
     exited_at: int = 0
@@ -228,11 +230,18 @@ def mark_labels(mark: Mark, hash_version: int) -> dict[str, str]:
     }
 
 
-def read_mark(name: str, labels: Mapping[str, str]) -> tuple[Mark | None, bool]:
-    """The mark on a container, and whether its mark names another container (inherited labels)."""
+def labelled_mark(labels: Mapping[str, str]) -> Mark | None:
+    """The mark that labels carry, whichever container has them; None when they carry none, or a broken one."""
     try:
-        mark = Mark(labels[LABEL_INSTANCE], labels[LABEL_WORKLOAD], int(labels[LABEL_ORDINAL]), labels[LABEL_REVISION])
+        return Mark(labels[LABEL_INSTANCE], labels[LABEL_WORKLOAD], int(labels[LABEL_ORDINAL]), labels[LABEL_REVISION])
     except (KeyError, ValueError):
+        return None
+
+
+def read_mark(name: str, labels: Mapping[str, str]) -> tuple[Mark | None, bool]:
+    """The mark on a container, and whether its mark names another container (inherited labels, or a renamed container)."""
+    mark = labelled_mark(labels)
+    if mark is None:
         return None, LABEL_INSTANCE in labels
     if container_name(mark) != name:
         return None, True

@@ -79,7 +79,11 @@ class RuntimeProvider(Protocol):
     name: str
 
     def observe(self, names: Collection[str] | None = None) -> tuple[ContainerFact, ...]:
-        """All containers of this node, or only those of `names`; also those of other owners, with their labels."""
+        """All containers of this node, or only those of `names`; also those of other owners, with their labels.
+
+        Where an operator can rename a container, `names` may be ids as well, and an action is for the container with the id in its
+        `expect`, under whatever name.
+        """
 
     def perform(self, action: RuntimeAction) -> None:
         """Do one action; see the action for what repeating it means."""

@@ -26,6 +26,7 @@ class MemoryContainer:
     address: str
     mark: Mark | None
     foreign_mark: bool = False
+    claim: Mark | None = None
     ports: tuple[Port, ...] = ()
     env: tuple[tuple[str, str], ...] = ()
     cwd: str = "/"
@@ -98,6 +99,7 @@ class MemoryContainer:
             ports=tuple(PortFact(port.number, address, port.number) for port in self.ports) if address else (),
             mark=self.mark,
             foreign_mark=self.foreign_mark,
+            claim=self.claim,
             exit_code=self.exit_code,
             exit_cause=self.exit_cause,
             exited_at=self.exited_at,
@@ -109,5 +111,5 @@ class MemoryContainer:
             labels=tuple(sorted(self.labels.items())) if self.mark is None else (),
             stale_secrets=self.stale_secrets,
             starts=tuple(self.starts[name] for name in sorted(self.starts)),
-            unjoined=self.unjoined if self.mark is not None else (),
+            unjoined=self.unjoined if self.mark is not None or self.claim is not None else (),
         )

@@ -31,6 +31,7 @@ from providers.facts import (
     PortFact,
     RuntimeHealth,
     container_name,
+    labelled_mark,
     read_mark,
 )
 from providers.spi import Context, ExecTarget
@@ -64,11 +65,13 @@ class MemoryRuntime:
     # --- the contract -------------------------------------------------------------------------------------------
 
     def observe(self, names: Collection[str] | None = None) -> tuple[ContainerFact, ...]:
-        """All containers, or those of `names`, in the order of their names."""
+        """All containers, or those of these names or ids, in the order of their names."""
         with self.world.lock:
             self.world.check_readable(self.name)
             containers = sorted(self._containers.items())
-            return tuple(item.fact(self.name) for name, item in containers if names is None or name in names)
+            return tuple(
+                item.fact(self.name) for name, item in containers if names is None or name in names or item.id in names
+            )
 
     def perform(self, action: RuntimeAction) -> None:
         """Do one action at once: there is no process to wait for."""
@@ -92,14 +95,15 @@ class MemoryRuntime:
     def exec_target(self, container: str, argv: tuple[str, ...]) -> ExecTarget:
         """The arguments as given, with the container's environment and directory. Raises `Gone`."""
         with self.world.lock:
-            by_id = (item for item in self._containers.values() if item.id == container)
-            target = next(by_id, None) or self._get(container)
+            target = self._find(container, container)
+            if target is None:
+                raise _gone(container, self.name)
             return ExecTarget(argv, target.env, target.cwd)
 
     def logs(self, container: str, lines: int) -> tuple[str, ...]:
         """The last lines from `say`, oldest first."""
         with self.world.lock:
-            item = self._containers.get(container)
+            item = self._find(container, container)
             return tuple(item.log[-lines:]) if item and lines > 0 else ()
 
     def close(self) -> None:
@@ -128,7 +132,9 @@ class MemoryRuntime:
         )
 
     def _start(self, action: StartContainer) -> None:
-        item = self._get(action.name)
+        item = self._find(action.name, action.expect.container_id)
+        if item is None:
+            raise _gone(action.name, self.name)
         if item.id != action.expect.container_id:
             raise _moved(action.name, action.expect, item.generation)
         if item.up:
@@ -141,7 +147,7 @@ class MemoryRuntime:
         item.start(self.world.wall(), self.world.steady())
 
     def _stop(self, action: StopContainer) -> None:
-        item = self._containers.get(action.name)
+        item = self._find(action.name, action.expect.container_id)
         if item is None or not item.up:
             return
         if action.only and action.only not in item.starts:
@@ -151,7 +157,9 @@ class MemoryRuntime:
         item.end(0, ExitCause.STOPPED_BY_US, self.world.steady(), action.only)
 
     def _update(self, action: UpdateContainer) -> None:
-        item = self._get(action.name)
+        item = self._find(action.name, action.expect.container_id)
+        if item is None:
+            raise _gone(action.name, self.name)
         if action.live and not item.live:
             raise Rejected(action.name, "this runtime has no settings to change in place", "replace the container")
         if item.generation != action.expect:
@@ -168,19 +176,24 @@ class MemoryRuntime:
         item.unjoined = tuple(name for name in item.unjoined if name not in action.join)
 
     def _remove(self, action: RemoveContainer) -> None:
-        item = self._containers.get(action.name)
+        item = self._find(action.name, action.expect.container_id)
         if item is None:
             return
         if item.generation != action.expect:
             raise _moved(action.name, action.expect, item.generation)
         if item.up:
             raise Conflict(action.name, f"is {item.state}; it cannot be removed", "stop it first")
-        del self._containers[action.name]
+        del self._containers[item.name]
+
+    def _find(self, name: str, container_id: str) -> MemoryContainer | None:
+        """The container with this id, under whatever name; else the one with this name."""
+        by_id = (item for item in self._containers.values() if item.id == container_id)
+        return next(by_id, None) or self._containers.get(name)
 
     def _get(self, name: str) -> MemoryContainer:
         item = self._containers.get(name)
         if item is None:
-            raise Gone(name, f"no such container on {self.name}", "retried automatically")
+            raise _gone(name, self.name)
         return item
 
     # --- events of a host ------------------------------------------------------------------------------
@@ -221,6 +234,20 @@ class MemoryRuntime:
             item = self._get(name)
             item.unjoined = tuple(sorted({*item.unjoined, network}))
 
+    def rename(self, name: str, other: str) -> None:
+        """An operator renames a container; a name that is taken is refused."""
+        with self.world.lock:
+            item = self._get(name)
+            if other in self._containers:
+                raise Conflict(other, "the name is taken", "choose another name")
+            mark = item.mark or item.claim
+            del self._containers[name]
+            self._containers[other] = item
+            item.name = other
+            if mark is not None:
+                named = container_name(mark) == other
+                item.mark, item.claim, item.foreign_mark = (mark, None, False) if named else (None, mark, True)
+
     def vanish(self, name: str) -> None:
         """The container is removed, running or not; its address is free at once."""
         with self.world.lock:
@@ -241,8 +268,9 @@ class MemoryRuntime:
         running: bool = True,
         ports: tuple[Port, ...] = (),
         live: tuple[Live, ...] = (),
+        inherited: bool = False,
     ) -> None:
-        """A container that another program created, with these labels, ports and live settings."""
+        """A container that another program created, with these labels, ports and live settings; `inherited`: from its image."""
         with self.world.lock:
             self.world.created += 1
             mark, foreign = read_mark(name, labels)
@@ -252,6 +280,7 @@ class MemoryRuntime:
                 address=self.world.free_address(),
                 mark=mark,
                 foreign_mark=foreign,
+                claim=labelled_mark(labels) if foreign and not inherited else None,
                 ports=ports,
                 labels=dict(labels),
                 live=live,
@@ -286,6 +315,10 @@ class MemoryRuntime:
             for item in self._containers.values():
                 if item.up:
                     item.end(None, ExitCause.HOST_RESTARTED, 0)
+
+
+def _gone(name: str, node: str) -> Gone:
+    return Gone(name, f"no such container on {node}", "retried automatically")
 
 
 def _check_same(present: MemoryContainer, action: CreateContainer) -> None:

@@ -54,6 +54,11 @@ class RuntimeHooks:
         del runtime, name, labels
         return False
 
+    def rename(self, runtime: RuntimeProvider, name: str, other: str) -> bool:
+        """Give a container another name behind the provider's back; False if names cannot change in this runtime."""
+        del runtime, name, other
+        return False
+
     def forget_stranger(self, runtime: RuntimeProvider, name: str) -> None:
         """Remove that container."""
 
@@ -134,7 +139,8 @@ class RuntimeHooks:
     def replicas(self, runtime: RuntimeProvider) -> tuple[ContainerFact, ...]:
         """The suite's own replicas in a look at the node; other containers may come and go."""
         facts = runtime.observe()
-        return tuple(fact for fact in facts if fact.mark is not None and fact.mark.instance in (INSTANCE, OTHER))
+        ours = (INSTANCE, OTHER)
+        return tuple(fact for fact in facts if (mark := fact.mark or fact.claim) is not None and mark.instance in ours)
 
     def wait_for(self, runtime: RuntimeProvider, name: str, state: ContainerState) -> None:
         """Wait until a look shows a container in a state."""

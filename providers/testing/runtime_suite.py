@@ -209,6 +209,43 @@ class RuntimeConformance(RuntimeHooks):
         finally:
             self.forget_stranger(runtime, STRANGER)
 
+    def test_level_06_a_renamed_container_is_found_by_its_id(
+        self, runtime: RuntimeProvider, context: Context, root: str
+    ) -> None:
+        """An operator may rename a container: its labels still say whose it is, and actions that mean its id reach it."""
+        fact = self.start(runtime, self.create(runtime, root))
+        other = f"{INSTANCE}-renamed"
+        if not self.rename(runtime, fact.name, other):
+            pytest.skip("names cannot change in this runtime")
+        renamed = self.fact_of(runtime, other)
+        same((renamed.id, renamed.generation), (fact.id, fact.generation), 1, "it is the same container, and runs on")
+        same(
+            (renamed.mark, renamed.claim), (None, self.mark()), 1, "its mark names another container, so it is a claim"
+        )
+        same((renamed.live, renamed.unjoined), (fact.live, ()), 1, "its settings and networks are those of a replica")
+        same(runtime.observe([fact.id]), (renamed,), 1, "a look at its id shows it")
+        same(runtime.observe([fact.name]), (), 1, "nothing has its old name")
+        mine = owned(self.make(context), INSTANCE)
+        node = fact.node
+        blind = StopContainer(node, other, Generation("another-id", fact.started_at), GRACE)
+        raises(lambda: mine.perform(blind), Foreign, 5, "stopping it without meaning its id")
+        mine.perform(StopContainer(node, fact.name, fact.generation, GRACE))
+        self.wait_for(runtime, other, ContainerState.EXITED)
+        stopped = self.fact_of(runtime, other)
+        same(stopped.exit_cause, ExitCause.STOPPED_BY_US, 1, "the stop that was planned under the old name reached it")
+        mine.perform(StartContainer(node, other, stopped.generation))
+        self.wait_for(runtime, other, ContainerState.RUNNING)
+        target = mine.exec_target(fact.id, ("/bin/echo", "renamed"))
+        same(target.argv[-1], "renamed", 1, "a probe runs in it by its id")
+        again = self.fact_of(runtime, other)
+        self.rename(runtime, other, fact.name)
+        same(self.fact_of(runtime, fact.name).mark, self.mark(), 1, "with its own name again its mark is valid")
+        self.rename(runtime, fact.name, other)
+        mine.perform(StopContainer(node, other, again.generation, GRACE))
+        mine.perform(RemoveContainer(node, other, again.generation))
+        self.expect_gone(runtime, other)
+        mine.close()
+
     # --- level 7: the reply is lost after success ---------------------------------------------------------------
 
     def test_level_07_a_lost_reply_then_look_and_repeat(self, runtime: RuntimeProvider, root: str) -> None:

@@ -69,14 +69,26 @@ class OwnedRuntime:
         """Do the action unless the container has another owner: `Foreign`, before the inner provider is called."""
         if isinstance(action, CreateContainer) and action.mark.instance != self._instance:
             raise Foreign(action.name, f"its mark names instance {action.mark.instance}; this is {self._instance}")
-        for fact in self.inner.observe([action.name]):
-            if isinstance(action, CreateContainer) or not action.adopted:
+        for fact in self._affected(action):
+            if isinstance(action, CreateContainer):
                 self._check(fact)
+            elif not action.adopted:
+                self._check(fact, action.expect.container_id)
             else:
                 _check_adopted(fact, action)
         self.inner.perform(action)
 
-    def _check(self, fact: ContainerFact) -> None:
+    def _affected(self, action: RuntimeAction) -> tuple[ContainerFact, ...]:
+        """The containers that an action may change: that of its name, and that of its id, which may have another name by now."""
+        facts = self.inner.observe([action.name])
+        if isinstance(action, CreateContainer) or any(fact.id == action.expect.container_id for fact in facts):
+            return facts
+        return (*facts, *self.inner.observe([action.expect.container_id]))
+
+    def _check(self, fact: ContainerFact, container_id: str = "") -> None:
+        """Raise `Foreign` unless the container is ours; one whose mark names another container, only if the plan means its id."""
+        if fact.id == container_id and fact.claim is not None and fact.claim.instance == self._instance:
+            return
         if fact.mark is None:
             why = "its labels name another container" if fact.foreign_mark else "it has no owner mark"
             raise Foreign(fact.name, f"not owned by this instance: {why}", "remove or rename that container")
@@ -86,7 +98,8 @@ class OwnedRuntime:
     def exec_target(self, container: str, argv: tuple[str, ...]) -> ExecTarget:
         """As the inner provider says, for a name of ours, or for an id. Raises `Foreign`, `Gone`."""
         for fact in self.inner.observe([container]):
-            self._check(fact)
+            if fact.id != container:
+                self._check(fact)
         return self.inner.exec_target(container, argv)
 
     def logs(self, container: str, lines: int) -> tuple[str, ...]:

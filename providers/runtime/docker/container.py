@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from providers.facts import ContainerState, Generation, Mark, RuntimeHealth, Setup, read_mark
+from providers.facts import ContainerState, Generation, Mark, RuntimeHealth, Setup, labelled_mark, read_mark
 
 LABEL_CONTAINER = "reconciler.container"
 """Name of a member in its pod; empty on the main container."""
@@ -55,7 +55,7 @@ class EngineContainer:
     `started_at` and `finished_at` are wall-clock ns, `running_since` is steady ns. `status` is the engine's state; `addresses`
     are by network; `connected` holds the names and ids of the networks that it is connected to; `restart` is the policy's name
     (`on-failure:N` gives up after N tries); `cpu` is in thousandths, `memory` in bytes; `bindings` are (port, host address,
-    host port).
+    host port). `inherited` tells that its image passes the owner mark on.
     """
 
     id: str
@@ -83,11 +83,12 @@ class EngineContainer:
     image_id: str = ""
     setup: Setup | None = None
     connected: tuple[str, ...] = ()
+    inherited: bool = False
 
     @property
     def requested_image(self) -> str:
         """The image as the manifest names it: a container of ours may be created from the digest behind that name."""
-        return (self.labels.get(LABEL_IMAGE) if self.mark[0] is not None else "") or self.image
+        return (self.labels.get(LABEL_IMAGE) if self.owner is not None else "") or self.image
 
     @property
     def state(self) -> ContainerState:
@@ -112,16 +113,33 @@ class EngineContainer:
         return read_mark(self.base, self.labels)
 
     @property
+    def claim(self) -> Mark | None:
+        """The mark that names another container, on one that may have been renamed."""
+        mark, foreign = self.mark
+        return labelled_mark(self.labels) if foreign and mark is None and not self.inherited else None
+
+    @property
+    def owner(self) -> Mark | None:
+        """Its mark, under whatever name: what it consists of does not depend on its name."""
+        return self.mark[0] or self.claim
+
+    @property
+    def joined(self) -> str:
+        """The id of the container whose network namespace it shares; empty if it has its own."""
+        kind, _, target = self.network_mode.partition(":")
+        return target if kind == "container" else ""
+
+    @property
     def members(self) -> tuple[str, ...]:
         """Of a main container of ours: the members it must have, in start order."""
-        if self.mark[0] is None:  # an image committed from a container of ours passes its labels on
+        if self.owner is None:  # an image committed from a container of ours passes its labels on
             return ()
         return tuple(filter(None, self.labels.get(LABEL_MEMBERS, "").split(",")))
 
     @property
     def further_networks(self) -> tuple[str, ...]:
         """Of a main container of ours: all its networks but the first."""
-        if self.mark[0] is None:
+        if self.owner is None:
             return ()
         return tuple(filter(None, self.labels.get(LABEL_NETWORKS, "").split(",")))
 
@@ -182,16 +200,31 @@ class Pod:
         return state
 
 
+def belongs(member: EngineContainer, main: EngineContainer) -> bool:
+    """Whether a container is a member of a pod: it has the mark and joined the main container, or has its name.
+
+    The id outlives a rename of either. A main container that was recreated by hand has its name only.
+    """
+    if member.owner is None or member.owner != main.owner:
+        return False
+    return member.joined == main.id or (member.mark[0] is not None and member.base == main.name)
+
+
 def make_pod(main: EngineContainer, containers: Sequence[EngineContainer]) -> Pod:
     """The pod of a main container, from all containers that a look has found."""
-    order = {name: index for index, name in enumerate(main.members)}
-    mark, _ = main.mark
-    members = [
-        container
-        for container in containers
-        if container.member in order and container.base == main.name and container.mark[0] == mark is not None
-    ]
-    return Pod(main, tuple(sorted(members, key=lambda member: order[member.member])))
+    ours = [container for container in containers if belongs(container, main)]
+    named = {container.member: container for container in ours if container.mark[0] is not None}
+    renamed = [container for container in ours if container.member not in named]
+    members = (
+        named.get(name) or _only([container for container in renamed if container.member == name])
+        for name in main.members
+    )
+    return Pod(main, tuple(member for member in members if member is not None))
+
+
+def _only(containers: Sequence[EngineContainer]) -> EngineContainer | None:
+    """The one container; None when there are several: then it is not known which one was renamed."""
+    return containers[0] if len(containers) == 1 else None
 
 
 def headless_pod(containers: Sequence[EngineContainer]) -> Pod:

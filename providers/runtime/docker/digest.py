@@ -4,13 +4,22 @@
 """
 
 from collections.abc import Callable, Collection
+from typing import NamedTuple
 
 from manifests.values.image_ref import parse_image
 from manifests.values.pod import PullPolicy
 from providers.errors import Gone, ProviderError
-from providers.facts import Setup
+from providers.facts import Mark, Setup, labelled_mark
 from providers.runtime.docker.client import EngineClient
 from providers.runtime.docker.inspection import read_setup
+
+
+class _Image(NamedTuple):
+    """What is asked of an image: its digests, what it gives to its containers, and the owner mark in its labels."""
+
+    digests: tuple[str, ...] = ()
+    setup: Setup | None = None
+    mark: Mark | None = None
 
 
 class Digests:
@@ -18,7 +27,7 @@ class Digests:
 
     def __init__(self, client: EngineClient) -> None:
         self._client = client
-        self._known: dict[str, tuple[tuple[str, ...], Setup | None]] = {}
+        self._known: dict[str, _Image] = {}
 
     def of(self, image_id: str, image: str) -> str:
         """The digest of an image, `registry/name@sha256:…`, or its id `sha256:…` where it is not from that registry.
@@ -31,24 +40,31 @@ class Digests:
             Empty when the engine cannot say it now; the next look asks again.
         """
         inspected = self._inspected(image_id)
-        return "" if inspected is None else digest_in_repository(inspected[0], image) or image_id
+        return "" if inspected is None else digest_in_repository(inspected.digests, image) or image_id
 
     def setup_of(self, image_id: str) -> Setup | None:
         """What an image gives to its containers; None when the engine cannot say it."""
         inspected = self._inspected(image_id)
-        return None if inspected is None else inspected[1]
+        return None if inspected is None else inspected.setup
 
-    def _inspected(self, image_id: str) -> tuple[tuple[str, ...], Setup | None] | None:
-        """Digests and setup of an image; None when the engine cannot say them now."""
+    def mark_of(self, image_id: str) -> Mark | None:
+        """The owner mark that an image passes on: it was committed from a container of ours. None when the engine cannot say it."""
+        inspected = self._inspected(image_id)
+        return None if inspected is None else inspected.mark
+
+    def _inspected(self, image_id: str) -> _Image | None:
+        """An image; None when the engine cannot describe it now."""
         if not image_id:
             return None
         known = self._known.get(image_id)
         if known is None:
             try:
                 image = self._client.get(f"/images/{image_id}/json", image_id)
-                known = tuple(sorted(str(digest) for digest in image.get("RepoDigests") or ())), read_setup(image)
+                digests = tuple(sorted(str(digest) for digest in image.get("RepoDigests") or ()))
+                labels = (image.get("Config") or {}).get("Labels") or {}
+                known = _Image(digests, read_setup(image), labelled_mark(labels))
             except (Gone, AttributeError, TypeError, ValueError):
-                known = (), None  # removed by force under a running container; or the answer cannot be read
+                known = _Image()  # removed by force under a running container; or the answer cannot be read
             except ProviderError:
                 return None
             self._known[image_id] = known

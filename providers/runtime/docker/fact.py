@@ -49,13 +49,14 @@ def container_fact(
     """The fact about one replica, or about one foreign container."""
     main = pod.main
     mark, foreign_mark = main.mark
+    owner = main.owner
     state = _settled(pod, context)
     broken = pod.broken_members
     down = broken[0] if main.state is ContainerState.RUNNING and broken else main
     ended = state is ContainerState.EXITED and down.state is ContainerState.EXITED and not pod.headless
     up = state in (ContainerState.RUNNING, ContainerState.PAUSED)
     missing: tuple[str, ...] = ()
-    if mark:
+    if owner:
         expected = expected_networks(main.network_mode, main.further_networks, context.podman)
         missing = missing_networks(expected, main.connected)
     address = main.address if main.state in UP and first_network(main.network_mode) not in missing else ""
@@ -71,12 +72,13 @@ def container_fact(
         ports=tuple(PortFact(number, address, number) for number in main.ports) if address else (),
         mark=mark,
         foreign_mark=foreign_mark,
+        claim=main.claim,
         exit_code=down.exit_code if ended else None,
         exit_cause=_exit_cause(pod, down, context) if state is ContainerState.EXITED else None,
         exited_at=to_steady(down.finished_at) if ended else 0,
         live=tuple(
             sorted(
-                Live(container.member if mark else "", container.cpu, container.memory, container.restart)
+                Live(container.member if owner else "", container.cpu, container.memory, container.restart)
                 for container in changeable
             )
         ),

@@ -34,11 +34,15 @@ class Lifecycle:
         self._client, self._observer, self._stops = client, observer, stops
         self._ensure_network = ensure_network
 
+    def _pod(self, action: StartContainer | StopContainer | RemoveContainer | UpdateContainer) -> Pod | None:
+        """The replica that an action means, by its id: an operator may rename a container at any time."""
+        return self._observer.expected(action.name, action.expect.container_id)
+
     # --- start --------------------------------------------------------------------------------------------------
 
     def start(self, action: StartContainer) -> None:
         """Start the containers of a pod that do not run. Raises Gone, Conflict, ProviderError with the last log lines."""
-        pod = self._observer.pod(action.name)
+        pod = self._pod(action)
         if pod is None:
             raise Gone(action.name, f"container does not exist on {action.node}", "retried automatically")
         if pod.main.id != action.expect.container_id:
@@ -76,13 +80,13 @@ class Lifecycle:
 
     def _connect(self, main: EngineContainer) -> None:
         """Create its networks and connect it to the missing ones: one may be removed by hand, or left out by a kill."""
-        mark, _ = main.mark
-        if mark is None:
+        owner = main.owner
+        if owner is None:
             return
         networks = self._networks(main)
         if not self._observer.podman():
             for name in networks:
-                self._ensure_network(main.name, name, mark.instance)
+                self._ensure_network(main.name, name, owner.instance)
         for name in missing_networks(networks, self._inspect_again(main).connected):
             self._client.post(f"/networks/{name}/connect", main.name, {"Container": main.id})
 
@@ -104,7 +108,7 @@ class Lifecycle:
         try:
             self._start_one(main)
         except Gone as error:
-            if "network" not in error.cause or main.mark[0] is None:
+            if "network" not in error.cause or main.owner is None:
                 raise
             # Its networks were created again, and the engine still has their old ids.
             for name in self._networks(main):
@@ -124,8 +128,8 @@ class Lifecycle:
             raise type(error)(error.target, cause, error.next_step) from error
 
     def _inspect_again(self, container: EngineContainer) -> EngineContainer:
-        current = self._observer.container(container.name)
-        if current is None or current.id != container.id:
+        current = self._observer.container(container.id)
+        if current is None:
             raise Conflict(container.name, "was removed by another writer", "retried automatically")
         return current
 
@@ -133,7 +137,7 @@ class Lifecycle:
 
     def stop(self, action: StopContainer) -> None:
         """Stop a pod, members first, or one member of it. Does nothing when it is down. Raises Conflict, OutcomeUnknown."""
-        pod = self._observer.pod(action.name)
+        pod = self._pod(action)
         if pod is None or not _up(pod):
             return
         if action.only:
@@ -142,7 +146,7 @@ class Lifecycle:
         if pod.generation != action.expect:
             raise _changed(action.name, action.expect, pod.generation)
         self._stop_pod(pod, action.grace)
-        after = self._observer.pod(action.name)
+        after = self._pod(action)
         if after is not None and after.generation == action.expect and _up(after):
             raise Unreachable(action.name, f"is still {after.main.status} after its stop", "retried automatically")
 
@@ -157,8 +161,8 @@ class Lifecycle:
             raise _changed(action.name, action.expect, pod.generation)
         self._stops.put(pod.main.id, OwnStop(pod.started_at, ""))
         self._stop_one(member, -int(-action.grace // SECOND))
-        after = self._observer.container(member.name)
-        if after is not None and after.id == member.id and after.started_at == member.started_at and after.state in UP:
+        after = self._observer.container(member.id)
+        if after is not None and after.started_at == member.started_at and after.state in UP:
             raise Unreachable(member.name, f"is still {after.status} after its stop", "retried automatically")
 
     def _stop_pod(self, pod: Pod, grace: int) -> None:
@@ -201,7 +205,7 @@ class Lifecycle:
 
     def remove(self, action: RemoveContainer) -> None:
         """Remove a pod that is down. Does nothing when it is gone. Raises Conflict."""
-        pod = self._observer.pod(action.name)
+        pod = self._pod(action)
         if pod is None:
             return
         if pod.generation != action.expect:
@@ -228,7 +232,7 @@ class Lifecycle:
             if "already in progress" not in error.cause:
                 raise
         end = time.monotonic() + REMOVAL_SECONDS
-        while (current := self._observer.container(container.name)) is not None and current.id == container.id:
+        while self._observer.container(container.id) is not None:
             if time.monotonic() > end:
                 raise Unreachable(container.name, "is still being removed", "retried automatically")
             # The engine does not report the end of a removal that another client began; REMOVAL_SECONDS bounds this.
@@ -240,7 +244,7 @@ class Lifecycle:
         """Update limits while the pod runs, and restart policy and networks in any state. Raises Conflict, Rejected."""
         if action.live and self._observer.podman():
             raise Rejected(action.name, "Podman containers cannot be updated in place", "replace the container")
-        pod = self._observer.pod(action.name)
+        pod = self._pod(action)
         if pod is None:
             raise Gone(action.name, f"container does not exist on {action.node}", "retried automatically")
         if pod.generation != action.expect:

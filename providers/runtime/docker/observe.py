@@ -18,10 +18,26 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from providers.errors import Gone, ProviderError, Rejected, Unreachable
-from providers.facts import LABEL_INSTANCE, ContainerFact, ContainerState, Setup
+from providers.facts import (
+    LABEL_HASH_VERSION,
+    LABEL_INSTANCE,
+    ContainerFact,
+    ContainerState,
+    Setup,
+    container_name,
+    mark_labels,
+)
 from providers.lib.clock import boottime
 from providers.runtime.docker.client import CONNECT_SECONDS, EngineClient
-from providers.runtime.docker.container import LABEL_CONTAINER, UP, EngineContainer, Pod, headless_pod, make_pod
+from providers.runtime.docker.container import (
+    LABEL_CONTAINER,
+    UP,
+    EngineContainer,
+    Pod,
+    belongs,
+    headless_pod,
+    make_pod,
+)
 from providers.runtime.docker.daemon import Daemon, find_daemon
 from providers.runtime.docker.digest import Digests
 from providers.runtime.docker.exit_watch import ExitWatch
@@ -101,15 +117,24 @@ class Observer:
         """Every replica and every foreign container, sorted by name. Raises Unreachable, Rejected."""
         with self._lock:
             containers = self._look()
+        mains = [container for container in containers if not container.member or container.owner is None]
+        by_id, by_name = {main.id: main for main in mains}, {main.name: main for main in mains}
         members: dict[str, list[EngineContainer]] = {}
-        pods: list[Pod] = []
+        headless: dict[str, list[EngineContainer]] = {}
+        alone: list[EngineContainer] = []
         for container in containers:
-            if container.member and container.mark[0] is not None:
-                members.setdefault(container.base, []).append(container)
-        for container in containers:
-            if not container.member or container.mark[0] is None:
-                pods.append(make_pod(container, members.pop(container.name, ())))
-        pods += [headless_pod(orphans) for orphans in members.values()]
+            if not container.member or container.owner is None:
+                continue
+            main = by_id.get(container.joined) or by_name.get(container.base)
+            if main is not None and belongs(container, main):
+                members.setdefault(main.id, []).append(container)
+            elif container.mark[0] is not None:
+                headless.setdefault(container.base, []).append(container)
+            else:
+                alone.append(container)
+        pods = [make_pod(main, members.get(main.id, ())) for main in mains]
+        pods += [headless_pod(orphans) for orphans in headless.values()]
+        pods += [make_pod(container, ()) for container in alone]
         return self._facts(sorted(pods, key=lambda pod: pod.main.name), self._last.daemon)
 
     def take_exit_hint(self) -> bool:
@@ -119,19 +144,48 @@ class Observer:
             return hint
 
     def named(self, names: Collection[str]) -> tuple[ContainerFact, ...]:
-        """The containers of these names, inspected now, with or without a mark. Raises Unreachable, Rejected."""
+        """The containers of these names or ids, inspected now, with or without a mark. Raises Unreachable, Rejected."""
         daemon = self.daemon()
-        pods = [self.pod(name) for name in sorted(set(names))]
-        return self._facts((pod for pod in pods if pod is not None), daemon)
+        pods = (self.pod(name) for name in set(names))
+        by_id = {pod.main.id: pod for pod in pods if pod is not None}
+        return self._facts(sorted(by_id.values(), key=lambda pod: pod.main.name), daemon)
 
     def pod(self, name: str) -> Pod | None:
-        """One replica, inspected now; None when none of its containers exists. Raises Unreachable."""
+        """One replica, by its name or the id of its main container, inspected now; None when none of its containers exists.
+
+        Raises Unreachable.
+        """
         main = self.container(name)
-        if main is None or main.name != name:
+        if main is None or (main.name != name and main.member):
             members = self._members_of(name)
             return headless_pod(members) if members else None
-        inspected = [self.container(f"{name}-{member}") for member in main.members]
-        return make_pod(main, [member for member in inspected if member is not None])
+        if main.owner is None or not main.members:
+            return make_pod(main, ())
+        first = container_name(main.owner)
+        inspected = [self.container(f"{first}-{member}") for member in main.members]
+        members = [member for member in inspected if member is not None]
+        if any(not belongs(member, main) for member in members) or len(members) < len(main.members):
+            members += self._renamed_members(main, {member.id for member in members})
+        return make_pod(main, members)
+
+    def expected(self, name: str, container_id: str) -> Pod | None:
+        """The replica that an action means: the one with this id, under whatever name it has now; else the one with this name.
+
+        Raises Unreachable.
+        """
+        main = self.container(container_id)
+        return self.pod(name if main is None or main.member else container_id)
+
+    def _renamed_members(self, main: EngineContainer, known: Collection[str]) -> list[EngineContainer]:
+        """The members of a replica that do not have their own names any more."""
+        owner = main.owner
+        if owner is None:
+            return []
+        labels = [f"{label}={value}" for label, value in mark_labels(owner, 0).items() if label != LABEL_HASH_VERSION]
+        filters = json.dumps({"label": [*labels, LABEL_CONTAINER]})
+        listed = self._client.get("/containers/json", main.name, all="1", filters=filters)
+        inspected = [self._inspect(str(entry["Id"])) for entry in listed if str(entry["Id"]) not in known]
+        return [container for container in inspected if container is not None and container.member]
 
     def _members_of(self, name: str) -> list[EngineContainer]:
         """The members of a replica whose main container does not exist."""
@@ -179,7 +233,7 @@ class Observer:
 
     def _digests_of(self, pod: Pod) -> tuple[tuple[str, str], ...]:
         """The image digest of each container of our own replica, by member name."""
-        if pod.main.mark[0] is None or pod.headless:
+        if pod.main.owner is None or pod.headless:
             return ()
         digests = (
             (container.member, self._digests.of(container.image_id, container.requested_image))
@@ -202,7 +256,11 @@ class Observer:
 
     def _read(self, inspection: Any, name: str) -> EngineContainer:
         try:
-            return read_container(inspection, self._podman_health_action(inspection))
+            container = read_container(inspection, self._podman_health_action(inspection))
+            claim = container.claim
+            if claim is not None and claim == self._digests.mark_of(container.image_id):
+                return replace(container, inherited=True)
+            return container
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             cause = f"the engine's inspection of it is invalid: {error!r}"
             raise _InvalidInspection(name, cause, "retried automatically") from error
@@ -269,7 +327,7 @@ class Observer:
             self.exits.watch(
                 (container.id, container.pid)
                 for container in self._containers.values()
-                if container.mark[0] is not None
+                if container.owner is not None
                 and not container.member
                 and container.state in running
                 and container.pid > 0

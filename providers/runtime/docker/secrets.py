@@ -125,7 +125,7 @@ class SecretLook:
 
     def stale(self, pod: Pod) -> tuple[str, ...]:
         """The variables (`container/VARIABLE`) of one of our replicas that have another value now, sorted."""
-        if pod.main.mark[0] is None:
+        if pod.main.owner is None:
             return ()
         return tuple(
             sorted(

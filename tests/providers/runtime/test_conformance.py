@@ -37,6 +37,10 @@ class TestMemoryRuntime(RuntimeConformance):
     def forget_stranger(self, runtime: RuntimeProvider, name: str) -> None:
         bare(runtime).vanish(name)
 
+    def rename(self, runtime: RuntimeProvider, name: str, other: str) -> bool:
+        bare(runtime).rename(name, other)
+        return True
+
     def crash(self, runtime: RuntimeProvider, name: str) -> None:
         bare(runtime).kill(name)
 

@@ -67,6 +67,11 @@ class OnEngine(RuntimeConformance):
         api.remove(name)
         api.close()
 
+    def rename(self, runtime: RuntimeProvider, name: str, other: str) -> bool:
+        with closing(Api(self.socket)) as api:
+            api.link.post(f"/containers/{name}/rename", name, name=other)
+        return True
+
     def crash(self, runtime: RuntimeProvider, name: str) -> None:
         api = Api(self.socket)
         api.kill(name)
