@@ -233,6 +233,13 @@ def _missing(
         if node in group.unreadable_nodes:
             continue
         obj = memory.replica_of(workload.key, ordinal)
+        if obj in snap.roster.claimed:
+            continue  # the container there may be this replica; a hold names it
+        if (node, name) in snap.roster.renamed:
+            message = f"container {name} on {node} is {snap.roster.renamed[node, name]}, which was renamed"
+            next_step = f"give it another name: docker rename {name} OTHER-NAME"
+            out.holds.append(Hold(obj, f"create {name}", Rule.NAME_TAKEN, message, next_step=next_step))
+            continue
         if (node, name) in snap.roster.foreign:
             message = f"container {name} on {node} does not belong to instance {instance}"
             next_step = f"remove it, or rename it: docker rename {name} OTHER-NAME"

@@ -173,6 +173,7 @@ class Loop:
             for message in self.memory.close_open_entries():
                 self.reporter.note(message, level=logging.WARNING)
         self.looks.remembered = self.parts.remembered | self.ledger.zones
+        self.looks.owned = self.ledger.owned
         self.looks.set_desired(self.desired)
         self.pushing.set_desired(self.desired)
         self.pushing.restore(self.ledger, self.clock.now())
@@ -268,6 +269,7 @@ class Loop:
             )
         self.ledger = decision.ledger
         self.looks.remembered = self.parts.remembered | self.ledger.zones
+        self.looks.owned = self.ledger.owned
         self.ledger_store.save(self.ledger, tuple(number for number, _ in commands))
         self.reporting.commands_read(command.verb for _, command in commands)
         if act and decision.steps and self.stopping is None:

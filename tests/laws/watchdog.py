@@ -177,7 +177,7 @@ class Watchdog:
         containers = [
             (name, item.state, item.started_at)
             for name, item in sorted(self.world.containers().items())
-            if item.mark is None or item.mark.instance != INSTANCE
+            if (mark := item.mark or item.claim) is None or mark.instance != INSTANCE
         ]
         members = sorted(
             (pool, endpoint, m.weight, m.owner)

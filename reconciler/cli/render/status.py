@@ -155,4 +155,7 @@ def status_lines(stored: Stored, paint: Paint, now: int) -> list[str]:
     orphans = status.get("orphans", [])
     if orphans:
         lines += ["", *(f"{paint.warn('orphaned (owned, but in no manifest)')}: {name}" for name in orphans)]
+    copies = status.get("copies", [])
+    if copies:
+        lines += ["", *(f"{paint.warn('foreign (with the labels of another container)')}: {name}" for name in copies)]
     return lines

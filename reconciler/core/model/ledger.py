@@ -15,6 +15,7 @@ from reconciler.core.model.adopted import Adopted
 from reconciler.core.model.dns_memory import NameRow
 from reconciler.core.model.instant import Instant
 from reconciler.core.model.override import Override
+from reconciler.core.model.owned import Owned
 from reconciler.core.model.reasons import Reason
 from reconciler.core.model.restart_request import Request
 from reconciler.core.model.revision import RevisionMark, Rollout
@@ -165,7 +166,7 @@ class Ledger:
     `workload key@revision` -> (container, digest) of its images. templates: `workload key@revision` -> its template as JSON, while
     it may still be needed and is not declared any more. exit_times: workload key -> drain and grace of its last manifest. specs:
     `workload key@revision` -> what the revision declared about its running containers. proven: container id -> its own spec, where
-    part of a change of its revision's spec has passed on it. accepted: keys whose trials an operator has accepted.
+    part of a change of its revision's spec has passed on it. owned: ids of the containers that are this instance's. accepted: keys whose trials an operator has accepted.
     """
 
     grants: Mapping[str, Grant] = field(default_factory=dict)
@@ -203,3 +204,4 @@ class Ledger:
     specs: Mapping[str, Spec] = field(default_factory=dict)
     proven: Mapping[str, Spec] = field(default_factory=dict)
     accepted: frozenset[str] = frozenset()
+    owned: Mapping[str, Owned] = field(default_factory=dict)

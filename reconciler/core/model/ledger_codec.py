@@ -24,6 +24,7 @@ from reconciler.core.model.ledger import (
     StepFailure,
     Suspension,
 )
+from reconciler.core.model.owned import Owned
 from reconciler.core.model.reasons import Reason
 from reconciler.core.model.restart_request import read_request
 from reconciler.core.model.revision import RevisionMark, read_rollout
@@ -85,6 +86,7 @@ _READ: Mapping[str, Any] = {
     "exit_times": lambda raw: ExitTimes(*raw),
     "specs": spec.read,
     "proven": spec.read,
+    "owned": lambda raw: Owned(*raw),
 }
 _WRITE: Mapping[str, Any] = {"specs": spec.write, "proven": spec.write}
 """Sections whose values JSON cannot write as they are."""

@@ -1,6 +1,6 @@
 """Foreign containers: which of them are treated like ours, and how far.
 
-A workload adopts them, or their owner's label asks for liveness restarts. All later rules then see ordinary facts with a mark and
+Containers of ours may have other names than their marks say (`identity`). Of the others, a workload adopts them, or their owner's label asks for liveness restarts. All later rules then see ordinary facts with a mark and
 ordinary workloads; `fact.adopted` and `workload.restart_only` tell the few places where it makes a difference. Called by `decide`
 right after the sight, and by `shell/probing` for their probes.
 """
@@ -17,7 +17,7 @@ from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.observed import Observed
 from reconciler.core.model.probe_context import Context
 from reconciler.core.model.reasons import Hold
-from reconciler.core.replicas import adoption, labelled
+from reconciler.core.replicas import adoption, identity, labelled
 from reconciler.core.replicas.adoption import NOTHING, Adoption
 from reconciler.core.replicas.labelled import Marked
 
@@ -27,7 +27,7 @@ class ForeignContainers:
     """The manifests and facts for all later rules, with holds and the new rows of the ledger.
 
     `leaving`, `pending` and `released` are those of `adoption.Adoption`; `containers` are the probes by container id, where they
-    are not those of the workload's template.
+    are not those of the workload's template. `claimed` and `copies` are those of `identity.Identity`.
     """
 
     desired: Desired
@@ -38,6 +38,8 @@ class ForeignContainers:
     containers: Mapping[str, Container] = field(default_factory=dict)
     holds: Sequence[Hold] = ()
     rows: Mapping[str, Adopted] = field(default_factory=dict)
+    claimed: Mapping[str, str] = field(default_factory=dict)
+    copies: Sequence[ContainerFact] = ()
 
     def remember(self, ledger: Ledger) -> Ledger:
         """The ledger with the rows of adopted containers."""
@@ -47,12 +49,15 @@ class ForeignContainers:
 def admit(desired: Desired, observed: Observed, sight: Sight) -> ForeignContainers:
     """The foreign containers that are treated like ours."""
     ledger = observed.ledger
+    named = identity.identify(desired, sight.runtimes, ledger)
+    if named.runtimes is not sight.runtimes:
+        sight = replace(sight, runtimes=named.runtimes)
     adopted = adoption.adopt(desired, sight.runtimes, sight.unknown_runtimes, ledger.adopted)
     marked = labelled.groups(desired, sight.runtimes, observed.contexts, adopted.facts, ledger.grants)
     if ledger.grants:
         _finish_restarts(desired, sight, ledger, adopted, marked)
     if adopted is NOTHING and not marked.workloads:
-        return ForeignContainers(desired, sight)
+        return ForeignContainers(desired, sight, holds=named.holds, claimed=named.claimed, copies=named.copies)
     runtimes = dict(sight.runtimes)
     facts = {**adopted.facts, **marked.facts}
     for node in {node for node, _ in facts}:
@@ -67,8 +72,10 @@ def admit(desired: Desired, observed: Observed, sight: Sight) -> ForeignContaine
         pending=adopted.pending,
         released=tuple(adopted.released),
         containers=marked.containers,
-        holds=(*adopted.holds, *marked.holds),
+        holds=(*adopted.holds, *marked.holds, *named.holds),
         rows=adopted.rows,
+        claimed=named.claimed,
+        copies=named.copies,
     )
 
 

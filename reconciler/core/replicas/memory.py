@@ -15,7 +15,9 @@ from reconciler.core.limits.backoff import recent
 from reconciler.core.model.instant import Now, elapsed, instant
 from reconciler.core.model.ledger import Absence, Failures, Ledger, Suspension
 from reconciler.core.model.override import Override
+from reconciler.core.model.owned import Owned
 from reconciler.core.model.revision import RevisionMark
+from reconciler.core.replicas import identity
 from reconciler.core.replicas.roster import Group
 from reconciler.core.replicas.snapshot import Snapshot
 
@@ -133,9 +135,16 @@ def remember(snap: Snapshot, ledger: Ledger) -> Ledger:
         "history_lost": history_lost,
         "passed": passed,
         "zones": _zones(snap, ledger),
+        "owned": _owned(snap, ledger),
     }
     changed = {name: value for name, value in changes.items() if value != getattr(ledger, name)}
     return replace(ledger, **changed) if changed else ledger  # type: ignore[arg-type]
+
+
+def _owned(snap: Snapshot, ledger: Ledger) -> Mapping[str, Owned]:
+    """The containers of this instance. Those of a node that cannot be read are kept."""
+    owned = identity.learn(snap.desired.instance.id, snap.sight.runtimes, ledger.owned)
+    return {**ledger.owned, **owned} if snap.roster.unreadable_nodes else owned
 
 
 def _unexpired(commands: Mapping[str, Expiring], now: Now) -> dict[str, Expiring]:

@@ -77,7 +77,8 @@ class Group:
 class Roster:
     """Every container: a group per workload, orphans, foreign ones by (node, name), and the containers of ours that do not run.
 
-    `leaving`, `pending` and `released` are those of `adoption.Adoption`. `shares` gives, for workloads whose revisions have a share
+    `leaving`, `pending` and `released` are those of `adoption.Adoption`, `claimed` and `copies` those of `identity.Identity`. `renamed`
+    are the replicas that an operator renamed, by (node, name). `shares` gives, for workloads whose revisions have a share
     of the traffic, the share of each (of 10,000) by the workload's name; None while it is not known. `unreadable_nodes` are all
     nodes whose runtime cannot be read. `asked` says of containers, by id, how they are judged and reached, where that is not simply
     as the manifest says; `selected` are their workloads' keys by the services that reach them.
@@ -90,6 +91,9 @@ class Roster:
     down: Sequence[tuple[Group, Belief]]
     leaving: frozenset[str] = frozenset()
     pending: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    claimed: Mapping[str, str] = field(default_factory=dict)
+    copies: Sequence[ContainerFact] = ()
+    renamed: Mapping[tuple[str, str], str] = field(default_factory=dict)
     released: Sequence[ContainerFact] = ()
     shares: Mapping[str, Mapping[str, int] | None] = field(default_factory=dict)
     asked: Mapping[str, Asked] = field(default_factory=dict)
@@ -205,6 +209,7 @@ def sort_containers(
     by_name = {group.workload.name: group for group in groups.values()}
     orphans: list[ContainerFact] = []
     foreign: dict[tuple[str, str], ContainerFact] = {}
+    renamed: dict[tuple[str, str], str] = {}
     down: list[tuple[Group, Belief]] = []
     running = ContainerState.RUNNING
     instance, probes, steady = desired.instance.id, observed.probes, now.steady
@@ -220,6 +225,8 @@ def sort_containers(
             if mark is None or mark.instance != instance:
                 foreign[fact.node, fact.name] = fact
                 continue
+            if fact.claim is not None:
+                renamed[fact.node, fact.name] = f"workload/{mark.workload}/{mark.ordinal}"
             group = by_name.get(mark.workload)
             if group is None:
                 orphans.append(fact)
@@ -269,6 +276,9 @@ def sort_containers(
         tuple(down),
         leaving=leaving,
         pending=admitted.pending,
+        claimed=admitted.claimed,
+        copies=admitted.copies,
+        renamed=renamed,
         released=admitted.released,
         shares={name: of_workload.shares for name, of_workload in stages.items()},
         asked=asked,

@@ -309,7 +309,8 @@ class Applier:
                 if zone.records.get(change.key) != change.after:
                     return f"{change.key.name} {change.key.type} {zone.records.get(change.key)}"
             return ""
-        fact = await self.looks.read_container(action.node, action.name)
+        expected = "" if isinstance(action, CreateContainer | RemoveContainer) else action.expect.container_id
+        fact = await self.looks.read_container(action.node, action.name, expected)
         if isinstance(action, RemoveContainer):
             return "" if fact is None or fact.id != action.expect.container_id else f"{fact.state.value}"
         if fact is None:

@@ -5,7 +5,7 @@ known facts. After a write only the written object is read back. Called by the l
 """
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Container
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -15,6 +15,7 @@ from providers.errors import ProviderError
 from providers.facts import ContainerFact, Known, PoolFact, Unknown, ZoneFact
 from reconciler.core.health.belief import CADENCES
 from reconciler.core.model.observed import PoolFacts, RuntimeFacts, ZoneFacts
+from reconciler.core.replicas.identity import recognise
 from reconciler.shell.clock import Clock
 from reconciler.shell.looks.triggers import Wake
 from reconciler.shell.providers import Providers, Runner, innermost
@@ -35,6 +36,7 @@ class Looks:
     Attributes:
         only_changes: a look without a change does not wake the loop while the facts before it are still valid, because no rule
             depends on the age of valid facts. A single run counts its looks, so it is woken by each.
+        owned: the ids of the containers that the ledger knows as ours; they may have other names by now.
     """
 
     def __init__(self, providers: Providers, runner: Runner, clock: Clock, wake: Wake) -> None:
@@ -46,6 +48,7 @@ class Looks:
         self.version = 0
         self.only_changes = False
         self.remembered: frozenset[str] = frozenset()
+        self.owned: Container[str] = frozenset()
         self._due: dict[tuple[Role, str], int] = {}
         self._under_way: dict[tuple[Role, str], asyncio.Task[None]] = {}
         self._again: set[tuple[Role, str]] = set()
@@ -163,18 +166,24 @@ class Looks:
         unmarked = self._unmarked(name) - {fact.name for fact in facts}
         if unmarked:
             facts = (*facts, *await self.runner.run(lambda: provider.observe(unmarked)))
+        facts = self._recognise(facts)
         before = self.runtimes.get(name)
         if isinstance(before, Known):
             # A read-back after a write is newer than a look that began before the write.
             newer = {fact.name: fact for fact in before.value if self._written.get((name, fact.name), 0) >= began}
             written = {container for (node, container), at in self._written.items() if node == name and at >= began}
             if written:
-                facts = tuple(fact for fact in facts if fact.name not in written) + tuple(newer.values())
+                ids = {fact.id for fact in newer.values()}  # a container may have been renamed in between
+                others = tuple(fact for fact in facts if fact.name not in written and fact.id not in ids)
+                facts = others + tuple(newer.values())
         self._written = {key: at for key, at in self._written.items() if at >= began - 60 * SECOND}
         changed = not isinstance(before, Known) or before.value != facts
         self.version += changed
         self.runtimes[name] = Known(facts, name, began)
         return changed
+
+    def _recognise(self, facts: tuple[ContainerFact, ...]) -> tuple[ContainerFact, ...]:
+        return recognise(facts, self._desired.instance.id, self.owned) if self._desired is not None else facts
 
     def _unmarked(self, node: str) -> set[str]:
         """Names of the known containers of a node without any mark."""
@@ -262,15 +271,21 @@ class Looks:
 
     # --- read-back of single objects ------------------------------------------------------------------------------
 
-    async def read_container(self, node: str, name: str) -> ContainerFact | None:
-        """Read one container after a write; None when it does not exist. Raises `ProviderError`."""
+    async def read_container(self, node: str, name: str, container_id: str = "") -> ContainerFact | None:
+        """Read one container after a write, by its name, or by its id if that name is gone. None when it does not exist.
+
+        Raises `ProviderError`.
+        """
         provider = self.providers.runtimes[node]
         facts = await self.runner.run(lambda: provider.observe({name}))
-        container = next((fact for fact in facts if fact.name == name), None)
-        self._written[node, name] = self.clock.now().steady
+        if not facts and container_id:
+            facts = await self.runner.run(lambda: provider.observe({container_id}))
+        container = next(iter(self._recognise(facts)), None)
+        names = {name} if container is None else {name, container.name}
+        self._written.update(dict.fromkeys(((node, changed) for changed in names), self.clock.now().steady))
         known = self.runtimes.get(node)
         if isinstance(known, Known):
-            others = tuple(fact for fact in known.value if fact.name != name)
+            others = tuple(fact for fact in known.value if fact.name not in names)
             self.runtimes[node] = replace(known, value=(*others, container) if container is not None else others)
             self.version += 1
         return container

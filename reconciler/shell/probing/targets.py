@@ -334,8 +334,8 @@ class Probing:
         if key not in self._exec:
             provider = self.looks.providers.runtimes[node]
             try:
-                # A container without a mark is addressed by its id.
-                container = fact.id if fact.adopted else fact.name
+                # A container without a valid mark of its own is addressed by its id.
+                container = fact.id if fact.adopted or fact.claim is not None else fact.name
                 self._exec[key] = await self.looks.runner.run(lambda: provider.exec_target(container, probe.command))
             except ProviderError:
                 # Unknown now; tried again at the next tick.

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from manifests.values.desired import SECOND, Desired, Push, PushListener, Role
-from providers.facts import ContainerFact, ContainerState, Generation, Known
+from providers.facts import ContainerFact, ContainerState, Generation, Known, container_name
 from reconciler.core.health.pushes import (
     EARLY,
     EARLY_SENDERS,
@@ -314,7 +314,10 @@ class Pushing:
                     self._containers[fact.id] = _Container(node, fact, rules[fact.mark.workload])
         self._names = {}
         for container_id, container in self._containers.items():
-            self._names.setdefault(container.fact.name, []).append(container_id)
+            # Senders give the name that they were created with, which may not be their container's any more.
+            mark = container.fact.mark
+            name = container.fact.name if mark is None else container_name(mark)
+            self._names.setdefault(name, []).append(container_id)
 
     def _life(self, container: _Container) -> ObservedContainer:
         known = self.looks.runtimes.get(container.node)

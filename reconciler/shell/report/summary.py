@@ -215,5 +215,7 @@ def fingerprint(decision: Decision) -> tuple[object, ...]:
             (key, rollout.active, [row[:3] for row in rollout.rows])
             for key, rollout in sorted(decision.ledger.rollouts.items())
         ),
+        tuple(sorted(decision.status.roster.renamed)),
+        tuple((fact.node, fact.name) for fact in decision.status.roster.copies),
         tuple((target_address, fact.value) for target_address, fact in decision.status.observed.target_answers.items()),
     )

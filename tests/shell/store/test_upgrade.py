@@ -19,9 +19,9 @@ from tests.sim.clock import VirtualClock
 STATES = Path(__file__).parent / "states"
 AT = 1_790_000_000 * SECOND
 
-NEW_SECTIONS = {"specs", "proven", "accepted"}
+NEW_SECTIONS = {"specs", "proven", "accepted", "owned"}
 NEW_RULES = {Rule.DRAIN_DEADLINE, Rule.PROBE_UNPROVEN}
-NEW_REASONS = {Reason.DRAIN_DEADLINE, Reason.MOVED, Reason.SPEC_LOST}
+NEW_REASONS = {Reason.DRAIN_DEADLINE, Reason.MOVED, Reason.POLICY_LOST, Reason.SPEC_LOST}
 """What later versions have added."""
 
 

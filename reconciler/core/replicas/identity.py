@@ -1,0 +1,107 @@
+"""Identity: which containers are this instance's, whatever their names are.
+
+A mark is valid on the container that it names. An operator may rename a container: its id and its labels stay, so a mark is valid on
+a container whose id the ledger knows, too. Another container with a mark of this instance is either a copy (the replica of that mark
+exists beside it) or may be a replica that was renamed and that the ledger has lost: as long as it runs, nothing is created in its
+place. `foreign` calls `identify` and `shell/looks` calls `recognise`, for decisions and probes; `memory` calls `learn`.
+"""
+
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from manifests.values.desired import Desired
+from providers.facts import ContainerFact, ContainerState, Mark, container_name
+from reconciler.core.model.ledger import Ledger
+from reconciler.core.model.owned import Owned
+from reconciler.core.model.reasons import Hold, Rule
+
+Facts = tuple[ContainerFact, ...]
+
+_NEW = Owned()
+_DOWN = {ContainerState.CREATED, ContainerState.EXITED}
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Every container with the mark that is valid on it.
+
+    `claimed` are the replicas in whose place nothing is created, each with the name of the container that may be it. `copies` are
+    containers with the mark of another one that exists.
+    """
+
+    runtimes: Mapping[str, Facts]
+    claimed: Mapping[str, str] = field(default_factory=dict)
+    copies: tuple[ContainerFact, ...] = ()
+    holds: tuple[Hold, ...] = ()
+
+
+def recognise(facts: Facts, instance: str, owned: Container[str]) -> Facts:
+    """The containers of one node, with the mark of each renamed one whose id is known. The same tuple if there is none."""
+    if not any(_is_renamed(fact, instance, owned) for fact in facts):
+        return facts
+    return tuple(
+        replace(fact, mark=fact.claim, foreign_mark=False) if _is_renamed(fact, instance, owned) else fact
+        for fact in facts
+    )
+
+
+def _is_renamed(fact: ContainerFact, instance: str, owned: Container[str]) -> bool:
+    claim = fact.claim
+    return claim is not None and fact.mark is None and claim.instance == instance and fact.id in owned
+
+
+def identify(desired: Desired, runtimes: Mapping[str, Facts], ledger: Ledger) -> Identity:
+    """The identity of every container that is observed."""
+    instance = desired.instance.id
+    known = {node: recognise(facts, instance, ledger.owned) for node, facts in runtimes.items()}
+    claims = [fact for facts in known.values() for fact in facts if _claims(fact, instance)]
+    copies = tuple(
+        fact for facts in known.values() for fact in facts if fact.foreign_mark and not _claims(fact, instance)
+    )
+    if not claims:
+        same = all(facts is runtimes[node] for node, facts in known.items())
+        return Identity(runtimes if same else known, copies=_sorted(copies))
+    held = {(node, fact.mark) for node, facts in known.items() for fact in facts if fact.mark is not None}
+    claimed: dict[str, str] = {}
+    holds: list[Hold] = []
+    for fact in _sorted(claims):
+        assert fact.claim is not None  # noqa: S101  (`_claims`; for the type checker)
+        if (fact.node, fact.claim) in held:
+            copies = (*copies, fact)
+        elif fact.state not in _DOWN:
+            claimed.setdefault(_replica(fact.claim), fact.name)
+            holds.append(_pending(fact, fact.claim))
+    return Identity(known, claimed, _sorted(copies), tuple(holds))
+
+
+def _claims(fact: ContainerFact, instance: str) -> bool:
+    """Whether a container may be one of this instance under another name, as far as its labels say."""
+    return fact.mark is None and fact.claim is not None and fact.claim.instance == instance
+
+
+def _sorted(facts: Iterable[ContainerFact]) -> Facts:
+    return tuple(sorted(facts, key=lambda fact: (fact.name, fact.node)))
+
+
+def _replica(mark: Mark) -> str:
+    return f"workload/{mark.workload}/{mark.ordinal}"
+
+
+def _pending(fact: ContainerFact, claim: Mark) -> Hold:
+    name = container_name(claim)
+    message = (
+        f"{fact.name} on {fact.node} runs with the labels of {name}, and the ledger does not know it; no container is created "
+        "in its place"
+    )
+    next_step = f"if it is that replica, run: docker rename {fact.name} {name}; else stop it or recreate it without these labels"
+    return Hold(_replica(claim), f"adopt {fact.name}", Rule.ADOPT_PENDING, message, next_step=next_step)
+
+
+def learn(instance: str, runtimes: Mapping[str, Facts], known: Mapping[str, Owned]) -> Mapping[str, Owned]:
+    """The containers of this instance by id, as `identify` has found them."""
+    return {
+        fact.id: known.get(fact.id, _NEW)
+        for facts in runtimes.values()
+        for fact in facts
+        if fact.mark is not None and fact.mark.instance == instance and not fact.adopted
+    }
