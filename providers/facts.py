@@ -77,6 +77,14 @@ class ExitCause(StrEnum):
     UNKNOWN = "unknown"
 
 
+class EndFact(NamedTuple):
+    """The last end of a container, also when it runs again: wall-clock instant (ns), exit code (None = unknown) and cause."""
+
+    at: int
+    exit_code: int | None
+    cause: ExitCause
+
+
 class Mark(NamedTuple):
     """An owner mark. It is valid on the container that it names, and on one of this instance that was renamed: labels can be inherited."""
 
@@ -168,6 +176,10 @@ class ContainerFact:
         starts: the starts of each container, where a replica has several; `started_at` is then the latest of them.
         setup: how a container without our mark was created; None where the runtime does not say.
         image_setup: the same settings of its image.
+        last_end: its last end, of this generation if it is down, else of an earlier one; None without one, and where the runtime
+            does not date ends.
+        oom_at: wall-clock instant (ns) at which the kernel last killed one of its processes at its memory limit while it ran on
+            (0 = never, or not known).
         unjoined: networks that a container with our mark was created for and is not connected to now.
     """
 
@@ -200,6 +212,8 @@ class ContainerFact:
     setup: Setup | None = None
     image_setup: Setup | None = None
     unjoined: tuple[str, ...] = ()
+    last_end: EndFact | None = None
+    oom_at: int = 0
 
     @property
     def generation(self) -> Generation:

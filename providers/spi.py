@@ -91,8 +91,12 @@ class RuntimeProvider(Protocol):
     def exec_target(self, container: str, argv: tuple[str, ...]) -> ExecTarget:
         """How to run `argv` in the context of a container: by its name, or by its id where it was adopted. Raises `Gone`."""
 
-    def logs(self, container: str, lines: int) -> tuple[str, ...]:
-        """The last output lines of a container, oldest first; empty when there are none."""
+    def logs(self, container: str, lines: int, until: int = 0, /) -> tuple[str, ...]:
+        """The last output lines of a container, oldest first; empty when there are none.
+
+        `until`: leave out lines that were written after this wall-clock instant (ns), 0 = none. It is given only for a container that
+        was started again by the runtime or another program; a runtime whose lines have no dates may ignore it.
+        """
 
     def close(self) -> None:
         """Release sockets and threads. Containers keep running."""

@@ -9,6 +9,7 @@ from providers.facts import (
     ContainerFact,
     ContainerStart,
     ContainerState,
+    EndFact,
     ExitCause,
     Generation,
     Mark,
@@ -37,6 +38,9 @@ class MemoryContainer:
     exit_cause: ExitCause | None = None
     exited_at: int = 0
     log: list[str] = field(default_factory=list)
+    last_log: list[str] = field(default_factory=list)
+    """The log at its last end."""
+
     labels: Mapping[str, str] = field(default_factory=dict)
     live: tuple[Live, ...] = ()
     published: tuple[PortFact, ...] = ()
@@ -47,6 +51,8 @@ class MemoryContainer:
     starts: dict[str, ContainerStart] = field(default_factory=dict)
     """The containers of a replica that has several, by name; the main one's name is empty. Empty for a single container."""
 
+    last_end: EndFact | None = None
+    oom_at: int = 0
     unjoined: tuple[str, ...] = ()
     """Networks that it was disconnected from. With any in this list its address is not shown."""
 
@@ -76,7 +82,7 @@ class MemoryContainer:
         self.state = ContainerState.RUNNING
         self.exit_code, self.exit_cause, self.exited_at = None, None, 0
 
-    def end(self, code: int | None, cause: ExitCause, at: int, only: str = "") -> None:
+    def end(self, code: int | None, cause: ExitCause, at: int, wall: int = 0, only: str = "") -> None:
         """End the process, or that of the container `only`; the replica then does not run either."""
         for name, start in self.starts.items():
             if only in ("", name):
@@ -84,6 +90,9 @@ class MemoryContainer:
         self.state = ContainerState.EXITED
         self.running_since = 0
         self.exit_code, self.exit_cause, self.exited_at = code, cause, at
+        self.oom_at = 0
+        if wall:
+            self.last_end, self.last_log = EndFact(wall, code, cause), list(self.log)
 
     def fact(self, node: str) -> ContainerFact:
         """The fact of a look."""
@@ -111,5 +120,7 @@ class MemoryContainer:
             labels=tuple(sorted(self.labels.items())) if self.mark is None else (),
             stale_secrets=self.stale_secrets,
             starts=tuple(self.starts[name] for name in sorted(self.starts)),
+            last_end=self.last_end,
+            oom_at=self.oom_at,
             unjoined=self.unjoined if self.mark is not None or self.claim is not None else (),
         )

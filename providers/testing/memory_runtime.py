@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from pydantic import BaseModel
 
-from manifests.values.desired import Port, Role
+from manifests.values.desired import SECOND, Port, Role
 from manifests.values.pod import Live
 from providers.actions import (
     CreateContainer,
@@ -100,11 +100,14 @@ class MemoryRuntime:
                 raise _gone(container, self.name)
             return ExecTarget(argv, target.env, target.cwd)
 
-    def logs(self, container: str, lines: int) -> tuple[str, ...]:
-        """The last lines from `say`, oldest first."""
+    def logs(self, container: str, lines: int, until: int = 0) -> tuple[str, ...]:
+        """The last lines from `say`, oldest first; those of its last end if `until` is that instant."""
         with self.world.lock:
             item = self._find(container, container)
-            return tuple(item.log[-lines:]) if item and lines > 0 else ()
+            if item is None or lines <= 0:
+                return ()
+            ended = item.last_end is not None and 0 <= until - item.last_end.at < SECOND
+            return tuple((item.last_log if ended else item.log)[-lines:])
 
     def close(self) -> None:
         """Nothing to close: the containers stay."""
@@ -154,7 +157,7 @@ class MemoryRuntime:
             raise Conflict(action.name, f"has no container {action.only}", "retried automatically")
         if item.generation != action.expect:
             raise _moved(action.name, action.expect, item.generation)
-        item.end(0, ExitCause.STOPPED_BY_US, self.world.steady(), action.only)
+        item.end(0, ExitCause.STOPPED_BY_US, self.world.steady(), self.world.wall(), action.only)
 
     def _update(self, action: UpdateContainer) -> None:
         item = self._find(action.name, action.expect.container_id)
@@ -210,10 +213,15 @@ class MemoryRuntime:
         """The kernel kills the container at its memory limit."""
         self._end(name, 137, ExitCause.OOM_KILLED)
 
+    def lose_child(self, name: str) -> None:
+        """The kernel kills a process of the container at its memory limit; its main process runs on."""
+        with self.world.lock:
+            self._get(name).oom_at = self.world.wall()
+
     def _end(self, name: str, code: int, cause: ExitCause) -> None:
         with self.world.lock:
             item = self._get(name)
-            item.end(code, cause, self.world.steady())
+            item.end(code, cause, self.world.steady(), self.world.wall())
             if item.revived:
                 item.restarts += 1
                 item.start(self.world.wall(), self.world.steady())

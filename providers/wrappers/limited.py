@@ -71,9 +71,10 @@ class LimitedRuntime:
         look = f"exec {container} {argv!r}"
         return self._calls.read(look, lambda: self.inner.exec_target(container, argv), self._limits.deadline)
 
-    def logs(self, container: str, lines: int) -> tuple[str, ...]:
+    def logs(self, container: str, lines: int, *until: int) -> tuple[str, ...]:
         """A look. Raises `Unreachable` after the deadline."""
-        return self._calls.read(f"logs {container}", lambda: self.inner.logs(container, lines), self._limits.deadline)
+        look = f"logs {container}"
+        return self._calls.read(look, lambda: self.inner.logs(container, lines, *until), self._limits.deadline)
 
     def busy(self) -> frozenset[str]:
         """Names of containers whose last action has not returned yet."""

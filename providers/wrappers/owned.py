@@ -102,9 +102,9 @@ class OwnedRuntime:
                 self._check(fact)
         return self.inner.exec_target(container, argv)
 
-    def logs(self, container: str, lines: int) -> tuple[str, ...]:
+    def logs(self, container: str, lines: int, *until: int) -> tuple[str, ...]:
         """As the inner provider says."""
-        return self.inner.logs(container, lines)
+        return self.inner.logs(container, lines, *until)
 
     def close(self) -> None:
         """Close the inner provider."""

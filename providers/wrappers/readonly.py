@@ -58,9 +58,9 @@ class ReadOnlyRuntime:
             container, f"exec refused: provider {self.name} is open read-only", "run reconcile to apply changes"
         )
 
-    def logs(self, container: str, lines: int) -> tuple[str, ...]:
+    def logs(self, container: str, lines: int, *until: int) -> tuple[str, ...]:
         """As the inner provider."""
-        return self.inner.logs(container, lines)
+        return self.inner.logs(container, lines, *until)
 
     def close(self) -> None:
         """Close the inner provider."""

@@ -30,8 +30,9 @@ SINCE = 3600 * SECOND
     epilog="""\b
 Kinds: step (a call and its outcome), held and released (an action and the rule that held
 it), suspended and resumed (by the operator), verdict (a probe verdict that changed, and
-whether it led to an action), request (restart requests), evidence (saved from a replica
-before its restart; see explain), adoption (a container became a replica).
+what followed from it), exit (a container ended, or a process of it was killed at the
+memory limit), request (restart requests), evidence (saved of an end, or before a restart;
+see explain), adoption (a container became a replica).
 With --follow and -o json each line is one JSON object.
 
 \b

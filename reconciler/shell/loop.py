@@ -20,6 +20,8 @@ from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.ledger_fold import Command, Outcome, OutcomeKind, apply_commands, fold, try_again
 from reconciler.core.model.observed import Observed
 from reconciler.core.model.step import Step
+from reconciler.core.replicas import ends
+from reconciler.core.replicas.ends import End
 from reconciler.core.rollouts.revisions import quiet
 from reconciler.exits import Exit
 from reconciler.shell.apply.applier import Applier
@@ -267,11 +269,14 @@ class Loop:
                 "paused until the restart history is complete, and nothing is pruned; to prune now, use --take-over",
                 level=logging.WARNING,
             )
+        ended = self._ends(decision)
         self.ledger = decision.ledger
         self.looks.remembered = self.parts.remembered | self.ledger.zones
         self.looks.owned = self.ledger.owned
         self.ledger_store.save(self.ledger, tuple(number for number, _ in commands))
         self.reporting.commands_read(command.verb for _, command in commands)
+        self._keep_evidence(ended)
+        self.reporting.ended(ended, now)
         if act and decision.steps and self.stopping is None:
             self._act(decision.steps)
             # Two turns of the event loop start the calls on their threads (or journal them), before disk and reports take time.
@@ -336,6 +341,16 @@ class Loop:
         )
         task.add_done_callback(lambda _: self.wake.set("steps ended"))
         self._applying.add(task)
+
+    def _ends(self, decision: Decision) -> tuple[End, ...]:
+        """The ends of containers that this decision is the first to know."""
+        sight = decision.status.sight
+        return () if sight is None else ends.between(self.ledger.owned, decision.ledger.owned, sight.runtimes)
+
+    def _keep_evidence(self, ended: tuple[End, ...]) -> None:
+        for task in self.evidence.keep(ended):
+            task.add_done_callback(lambda _: self.wake.set("evidence is kept"))
+            self._applying.add(task)
 
     async def _retarget(self) -> None:
         suspended = quiet(self.desired, self.ledger, self.clock.now())

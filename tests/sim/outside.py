@@ -76,8 +76,8 @@ class Watched:
     def exec_target(self, container: str, argv: tuple[str, ...]) -> ExecTarget:
         return self.inner.exec_target(container, argv)
 
-    def logs(self, container: str, lines: int) -> tuple[str, ...]:
-        return self.inner.logs(container, lines)
+    def logs(self, container: str, lines: int, *until: int) -> tuple[str, ...]:
+        return self.inner.logs(container, lines, *until)
 
     def close(self) -> None:
         self.inner.close()

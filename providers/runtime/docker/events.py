@@ -18,7 +18,7 @@ from urllib.parse import urlencode
 
 from providers.facts import LABEL_INSTANCE
 
-ACTIONS = ("die", "start", "pause", "unpause", "destroy", "rename")
+ACTIONS = ("die", "oom", "start", "pause", "unpause", "destroy", "rename")
 """Events that may change whether a replica serves. Updates in place and exec probes are left out: they are many."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0

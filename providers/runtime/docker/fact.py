@@ -5,10 +5,10 @@ it joined; a pod with a dead member is EXITED, and the next start starts what is
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from manifests.values.pod import Live
-from providers.facts import ContainerFact, ContainerStart, ContainerState, ExitCause, PortFact, Setup
+from providers.facts import ContainerFact, ContainerStart, ContainerState, EndFact, ExitCause, PortFact, Setup
 from providers.lib.clock import boottime
 from providers.runtime.docker.container import (
     UP,
@@ -19,9 +19,10 @@ from providers.runtime.docker.container import (
     missing_networks,
 )
 from providers.runtime.docker.daemon import Daemon
+from providers.runtime.docker.ends import OOM_SPAN, Ends
 from providers.runtime.docker.own_stops import OwnStop
 from providers.runtime.docker.ports import published
-from providers.runtime.docker.timestamps import SECOND, boot_wall, to_steady
+from providers.runtime.docker.timestamps import SECOND, boot_wall, to_steady, wall
 
 SETTLE = 30 * SECOND
 """How long after its own start an engine may take to restart its containers."""
@@ -30,13 +31,14 @@ SETTLE = 30 * SECOND
 @dataclass(frozen=True, slots=True)
 class NodeContext:
     """What is the same for all containers of a node: its name, our own stops by container id, the engine's daemon, whether it
-    is Podman, and the address under which others reach the host (empty: none)."""
+    is Podman, the address under which others reach the host (empty: none), and what the engine's events say of ends."""
 
     node: str
     stops: Mapping[str, OwnStop]
     daemon: Daemon
     podman: bool
     address: str = ""
+    ends: Ends = field(default_factory=Ends)
 
 
 def container_fact(
@@ -95,7 +97,35 @@ def container_fact(
         setup=main.setup,
         image_setup=image_setup,
         unjoined=missing,
+        last_end=_last_end(pod, state, context),
+        oom_at=_oom_at(pod, context) if state is ContainerState.RUNNING else 0,
     )
+
+
+def _last_end(pod: Pod, state: ContainerState, context: NodeContext) -> EndFact | None:
+    """The last end of any container of a pod, also if that one runs again."""
+    container = max((pod.main, *pod.members), key=lambda container: container.finished_at)
+    finished = container.finished_at
+    if finished <= 0 or pod.headless:
+        return None
+    code = _exit_code(container, context)
+    if state is ContainerState.EXITED:
+        return EndFact(finished, code, _exit_cause(pod, container, context))
+    engine_start = _engine_start(context)
+    with_engine = finished < engine_start and (container.state not in UP or container.started_at >= engine_start)
+    return EndFact(finished, code, ExitCause.HOST_RESTARTED if with_engine else _cause(container, code, context))
+
+
+def _exit_code(container: EngineContainer, context: NodeContext) -> int | None:
+    """The exit code of a container's last run. The inspection has it as long as the container is down."""
+    if container.state in (ContainerState.EXITED, ContainerState.RESTARTING):
+        return container.exit_code
+    return context.ends.code(container.id, container.finished_at)
+
+
+def _oom_at(pod: Pod, context: NodeContext) -> int:
+    """When a process of a pod was last killed at its memory limit, while the container ran on."""
+    return max(context.ends.oom_at(each.id, each.started_at, wall()) for each in (pod.main, *pod.members))
 
 
 def _starts(pod: Pod) -> tuple[ContainerStart, ...]:
@@ -129,9 +159,28 @@ def _exit_cause(pod: Pod, down: EngineContainer, context: NodeContext) -> ExitCa
         return ExitCause.STOPPED_BY_US
     if down.state is not ContainerState.EXITED:
         return ExitCause.UNKNOWN
-    if down.oom_killed:  # also when only a child was killed and the first process then gave up
-        return ExitCause.OOM_KILLED
-    engine_start = boot_wall() + context.daemon.started if context.daemon.started else boot_wall()
-    if down.finished_at < engine_start:
+    if down.finished_at < _engine_start(context) and not down.oom_killed:
         return ExitCause.HOST_RESTARTED
-    return ExitCause.SIGNALLED if 128 < down.exit_code <= 128 + 64 else ExitCause.EXITED
+    return _cause(down, down.exit_code, context)
+
+
+def _engine_start(context: NodeContext) -> int:
+    """When the engine started (wall ns); without a daemon, when the host did."""
+    return boot_wall() + context.daemon.started if context.daemon.started else boot_wall()
+
+
+def _cause(container: EngineContainer, code: int | None, context: NodeContext) -> ExitCause:
+    """How the last run of a container ended by itself.
+
+    Its end is one for lack of memory also when only a child was killed and the main process then gave up. The engine marks every
+    later end of a container as well, also one with code 0; so where its events show kills, only a recent one counts.
+    """
+    if code is None:
+        return ExitCause.UNKNOWN
+    finished, down = container.finished_at, container.state is ContainerState.EXITED
+    if code != 0:
+        recent = context.ends.oom_at(container.id, finished - OOM_SPAN, finished + OOM_SPAN)
+        earlier = context.ends.oom_at(container.id, 0, finished - OOM_SPAN)
+        if recent or (down and container.oom_killed and not earlier):
+            return ExitCause.OOM_KILLED
+    return ExitCause.SIGNALLED if 128 < code <= 128 + 64 else ExitCause.EXITED

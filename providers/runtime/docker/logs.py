@@ -4,9 +4,13 @@ import struct
 
 from providers.errors import ProviderError
 from providers.runtime.docker.client import EngineClient
+from providers.runtime.docker.timestamps import SECOND
 
 MAX_LINE = 2000
 """Characters kept of one line."""
+
+LATER = 1000
+"""How many lines after the requested instant are looked through for the lines before it."""
 
 MAX_BYTES = 4 * 1024 * 1024
 """Bytes read at most."""
@@ -20,11 +24,14 @@ def last_lines(client: EngineClient, container_id: str, lines: int) -> tuple[str
         return ()
 
 
-def read_lines(client: EngineClient, container: str, lines: int) -> tuple[str, ...]:
-    """As `last_lines`, but raises Unreachable, Gone, and the engine's refusals."""
+def read_lines(client: EngineClient, container: str, lines: int, until: int = 0) -> tuple[str, ...]:
+    """As `last_lines`, but raises Unreachable, Gone, and the engine's refusals. `until` (wall ns) leaves out later lines."""
     if lines <= 0:
         return ()
     params = {"stdout": "1", "stderr": "1", "tail": str(lines)}
+    if until:
+        # The engine counts lines from the end and then leaves out the later ones.
+        params |= {"tail": str(max(lines, LATER)), "until": f"{until // SECOND}.{until % SECOND:09d}"}
     raw = b""
     with client.request("GET", f"/containers/{container}/logs", container, params=params, stream=True) as answer:
         for chunk in answer.iter_content(64 * 1024):

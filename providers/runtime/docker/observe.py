@@ -40,6 +40,7 @@ from providers.runtime.docker.container import (
 )
 from providers.runtime.docker.daemon import Daemon, find_daemon
 from providers.runtime.docker.digest import Digests
+from providers.runtime.docker.ends import Ends
 from providers.runtime.docker.exit_watch import ExitWatch
 from providers.runtime.docker.fact import NodeContext, container_fact
 from providers.runtime.docker.inspection import listed_container, read_addresses, read_container
@@ -58,6 +59,12 @@ ROUNDING = 2 * SECOND
 
 OVERLAP = SECOND // 10
 """How far before the last look the requested events begin: the engine and this program read one clock at different moments."""
+
+EVENTS_BACK = 3600 * SECOND
+"""How far back the first look asks for events: an end before the start of this program is told as what it was, too."""
+
+RECENT = 60 * SECOND
+"""How long after an end its exit code is asked for, where no event of it is known."""
 
 FULL_EVERY = 300 * SECOND
 """While the events are incomplete, everything is inspected after this time: some settings do not appear in the list."""
@@ -103,6 +110,7 @@ class Observer:
         self._client, self._stops, self._address = client, stops, address
         self._secrets, self._digests = Secrets(), Digests(client)
         self._on_failure: dict[str, str] = {}
+        self._ends = Ends()
         self._lock = threading.Lock()
         self._containers: dict[str, EngineContainer] = {}
         self._last = _Last()
@@ -224,12 +232,27 @@ class Observer:
     # --- inside -------------------------------------------------------------------------------------------------
 
     def _facts(self, pods: Iterable[Pod], daemon: Daemon) -> tuple[ContainerFact, ...]:
-        context = NodeContext(self._client.node, self._stops.all(), daemon, self.podman(), self._address)
+        pods = tuple(pods)
+        self._learn_ends(container for pod in pods for container in (pod.main, *pod.members))
+        context = NodeContext(self._client.node, self._stops.all(), daemon, self.podman(), self._address, self._ends)
         secrets = self._secrets.look()
         return tuple(
             container_fact(pod, context, secrets.stale(pod), self._digests_of(pod), self._image_setup_of(pod))
             for pod in pods
         )
+
+    def _learn_ends(self, containers: Iterable[EngineContainer]) -> None:
+        """Ask for the events again if a container has just ended and runs again, after the events of this look were read."""
+        now = wall()
+        recent = [
+            container.finished_at
+            for container in containers
+            if container.state in UP
+            and now - container.finished_at < RECENT
+            and self._ends.code(container.id, container.finished_at) is None
+        ]
+        if recent:
+            self._events(min(recent), now)
 
     def _digests_of(self, pod: Pod) -> tuple[tuple[str, str], ...]:
         """The image digest of each container of our own replica, by member name."""
@@ -293,7 +316,8 @@ class Observer:
             raise Unreachable(self._client.node, "the engine's list of containers is invalid", "retried automatically")
         stepped = abs((began_wall - last.wall) - (began - last.steady)) > ROUNDING
         fresh = not last.steady or daemon != last.daemon or stepped
-        touched = set() if fresh else self._events(last.wall, wall())
+        touched = self._events(wall() - EVENTS_BACK if fresh else last.wall, wall())
+        touched = set() if fresh else touched
         full = fresh or (touched is None and began - last.full >= FULL_EVERY)
         containers: dict[str, EngineContainer] = {}
         for entry in listed:
@@ -309,6 +333,7 @@ class Observer:
                 containers[container_id] = _stopping(known) if self._has_exited(known) else known
         self._containers = containers
         self._watch_exits()
+        self._ends.keep(containers)
         self._digests.keep({container.image_id for container in containers.values()})
         self._on_failure = {key: action for key, action in self._on_failure.items() if key in containers}
         self._last = _Last(began, began_wall, daemon, began if full else last.full)
@@ -350,12 +375,14 @@ class Observer:
         except OSError:  # the errors of `requests` while a stream is read are OSErrors
             return None
         lines = raw.splitlines()
-        if len(lines) > EVENTS_COMPLETE:
-            return None
         try:
-            return {_touched(json.loads(line)) for line in lines}
+            events = [json.loads(line) for line in lines]
+            for event in events:
+                self._ends.note(event)
+            touched = {_touched(event) for event in events}
         except (ValueError, TypeError, AttributeError):
             return None
+        return touched if len(lines) <= EVENTS_COMPLETE else None
 
 
 def _touched(event: dict[str, Any]) -> str:

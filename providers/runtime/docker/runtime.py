@@ -153,10 +153,10 @@ class DockerRuntime:
         except OSError:
             return ""
 
-    def logs(self, container: str, lines: int) -> tuple[str, ...]:
+    def logs(self, container: str, lines: int, until: int = 0) -> tuple[str, ...]:
         """The last output lines, of earlier generations too; empty when there are none. Raises Unreachable."""
         try:
-            return read_lines(self._client, container, lines)
+            return read_lines(self._client, container, lines, until)
         except Gone:
             return ()
         except Unreachable:

@@ -109,8 +109,12 @@ class ProcessRuntime:
         cwd = working_directory(container, record.root, record.working_dir)
         return ExecTarget((executable(container, argv[0], env, cwd), *argv[1:]), tuple(env.items()), cwd)
 
-    def logs(self, container: str, lines: int) -> tuple[str, ...]:
-        """The last lines of output, of earlier generations too; empty when there are none. Raises Unreachable."""
+    def logs(self, container: str, lines: int, until: int = 0) -> tuple[str, ...]:
+        """The last lines of output, of earlier generations too; empty when there are none. Raises Unreachable.
+
+        Lines have no dates, so `until` is ignored.
+        """
+        del until
         if self._store.read(container) is None:
             return ()
         try:

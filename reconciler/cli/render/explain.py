@@ -124,9 +124,8 @@ def _numbers(key: str, ledger: Ledger, containers: Sequence[str]) -> dict[str, A
         if any(name in step for name in containers)
     }
     return {
-        "restarts_wall": {
-            name: [at.wall for at in instants] for name, instants in of_key(ledger.attempts).items() if instants
-        },
+        "restarts_wall": _restarts(of_key(ledger.attempts), ledger.by_runtime, ours=True),
+        "runtime_restarts_wall": _restarts(of_key(ledger.attempts), ledger.by_runtime, ours=False),
         "failures_in_a_row": {
             name: {"count": failures.streak, "last_wall": failures.last.wall}
             for name, failures in of_key(ledger.failures).items()
@@ -152,6 +151,17 @@ def _numbers(key: str, ledger: Ledger, containers: Sequence[str]) -> dict[str, A
         },
         "revision_number": {name: revision.number for name, revision in of_key(ledger.revisions).items()},
     }
+
+
+def _restarts(
+    attempts: Mapping[str, tuple[Instant, ...]], by_runtime: Mapping[str, tuple[Instant, ...]], *, ours: bool
+) -> dict[str, list[int]]:
+    """The restarts of each replica for its health (`ours`), or those that the runtime made by itself."""
+    rows = {
+        name: [at.wall for at in instants if (at not in by_runtime.get(name, ())) is ours]
+        for name, instants in attempts.items()
+    }
+    return {name: walls for name, walls in rows.items() if walls}
 
 
 def _wall(at: Instant | None) -> int | None:
@@ -251,9 +261,13 @@ def _count(number: int, noun: str) -> str:
 
 def _number_lines(numbers: Mapping[str, Any], now: int) -> list[str]:
     lines = []
-    for name, walls in numbers["restarts_wall"].items():
-        ages = ", ".join(ago(wall, now) for wall in walls)
-        lines.append(f"{name}: {_count(len(walls), 'recent health restart')}: {ages}")
+    for field, noun in (
+        ("restarts_wall", "recent health restart"),
+        ("runtime_restarts_wall", "recent runtime restart"),
+    ):
+        for name, walls in numbers[field].items():
+            ages = ", ".join(ago(wall, now) for wall in walls)
+            lines.append(f"{name}: {_count(len(walls), noun)}: {ages}")
     for name, failures in numbers["failures_in_a_row"].items():
         count = _count(failures["count"], "consecutive failure")
         lines.append(f"{name}: {count}, the last {ago(failures['last_wall'], now)}")

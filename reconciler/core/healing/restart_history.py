@@ -7,6 +7,7 @@ for long enough. `decide` calls `recall`; `differences`, `disruptions` and `acti
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from manifests.values.desired import Workload
 from manifests.values.pod import Live, RuntimeRestart
@@ -50,10 +51,11 @@ def with_policy(wanted: tuple[Live, ...], fact: ContainerFact) -> tuple[Live, ..
 
 def recall(snap: Snapshot, ledger: Ledger) -> Ledger:
     """The ledger after this look. Costs nothing while neither we nor a runtime restarts a container."""
-    attempts, counts = _runtime(snap, ledger)
+    attempts, counts, by_runtime = _runtime(snap, ledger)
     changes: dict[str, object] = {
         "attempts": attempts,
         "runtime_restarts": counts,
+        "by_runtime": by_runtime,
         "taken_over": _taken(snap, ledger, attempts),
         "escalations": _escalations(snap, ledger) if ledger.escalations else ledger.escalations,
         "restarted": _restarted(ledger, snap.now) if ledger.restarted else ledger.restarted,
@@ -62,8 +64,16 @@ def recall(snap: Snapshot, ledger: Ledger) -> Ledger:
     return replace(ledger, **changed) if changed else ledger  # type: ignore[arg-type]
 
 
-def _runtime(snap: Snapshot, ledger: Ledger) -> tuple[Mapping[str, tuple[Instant, ...]], Mapping[str, int]]:
-    """Attempts, with the restarts by the runtime since the last look, and its counts. A lower count starts over."""
+class _Restarts(NamedTuple):
+    """Attempts, with the restarts by the runtime since the last look; its counts; and which attempts are the runtime's."""
+
+    attempts: Mapping[str, tuple[Instant, ...]]
+    counts: Mapping[str, int]
+    by_runtime: Mapping[str, tuple[Instant, ...]]
+
+
+def _runtime(snap: Snapshot, ledger: Ledger) -> _Restarts:
+    """The restarts by the runtime since the last look. A lower count starts over."""
     attempts, counts = ledger.attempts, ledger.runtime_restarts
     added: dict[str, tuple[Instant, ...]] = {}
     changed: dict[str, int] = {}
@@ -83,9 +93,16 @@ def _runtime(snap: Snapshot, ledger: Ledger) -> tuple[Mapping[str, tuple[Instant
             more = min(fact.restarts - (before or 0), max(1, group.workload.restarts.limit))
             if more > 0:
                 obj = memory.replica_of(key, ordinal)
-                added[obj] = (*attempts.get(obj, ()), *(instant(snap.now),) * more)
+                added[obj] = (instant(snap.now),) * more
+    by_runtime = ledger.by_runtime
+    if by_runtime:
+        kept = {
+            name: tuple(at for at in instants if at in attempts.get(name, ())) for name, instants in by_runtime.items()
+        }
+        by_runtime = {name: instants for name, instants in kept.items() if instants}
     if added:
-        attempts = {**attempts, **added}
+        attempts = {**attempts, **{name: (*attempts.get(name, ()), *new) for name, new in added.items()}}
+        by_runtime = {**by_runtime, **{name: (*by_runtime.get(name, ()), *new) for name, new in added.items()}}
     if changed:
         counts = {**counts, **changed}
     if len(counts) > counted and not snap.roster.unreadable_nodes:
@@ -96,7 +113,7 @@ def _runtime(snap: Snapshot, ledger: Ledger) -> tuple[Mapping[str, tuple[Instant
             if belief.fact.live
         }
         counts = {container: count for container, count in counts.items() if container in present}
-    return attempts, counts
+    return _Restarts(attempts, counts, by_runtime)
 
 
 def _taken(snap: Snapshot, ledger: Ledger, attempts: Mapping[str, tuple[Instant, ...]]) -> frozenset[str]:

@@ -166,7 +166,8 @@ class Ledger:
     `workload key@revision` -> (container, digest) of its images. templates: `workload key@revision` -> its template as JSON, while
     it may still be needed and is not declared any more. exit_times: workload key -> drain and grace of its last manifest. specs:
     `workload key@revision` -> what the revision declared about its running containers. proven: container id -> its own spec, where
-    part of a change of its revision's spec has passed on it. owned: ids of the containers that are this instance's. accepted: keys whose trials an operator has accepted.
+    part of a change of its revision's spec has passed on it. owned: ids of the containers that are this instance's.
+    by_runtime: replica -> those of its attempts that the runtime made by itself. accepted: keys whose trials an operator has accepted.
     """
 
     grants: Mapping[str, Grant] = field(default_factory=dict)
@@ -205,3 +206,4 @@ class Ledger:
     proven: Mapping[str, Spec] = field(default_factory=dict)
     accepted: frozenset[str] = frozenset()
     owned: Mapping[str, Owned] = field(default_factory=dict)
+    by_runtime: Mapping[str, tuple[Instant, ...]] = field(default_factory=dict)

@@ -87,6 +87,7 @@ _READ: Mapping[str, Any] = {
     "specs": spec.read,
     "proven": spec.read,
     "owned": lambda raw: Owned(*raw),
+    "by_runtime": lambda raw: tuple(Instant(*at) for at in raw),
 }
 _WRITE: Mapping[str, Any] = {"specs": spec.write, "proven": spec.write}
 """Sections whose values JSON cannot write as they are."""

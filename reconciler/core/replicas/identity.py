@@ -14,10 +14,10 @@ from providers.facts import ContainerFact, ContainerState, Mark, container_name
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.owned import Owned
 from reconciler.core.model.reasons import Hold, Rule
+from reconciler.core.replicas import ends
 
 Facts = tuple[ContainerFact, ...]
 
-_NEW = Owned()
 _DOWN = {ContainerState.CREATED, ContainerState.EXITED}
 
 
@@ -98,9 +98,9 @@ def _pending(fact: ContainerFact, claim: Mark) -> Hold:
 
 
 def learn(instance: str, runtimes: Mapping[str, Facts], known: Mapping[str, Owned]) -> Mapping[str, Owned]:
-    """The containers of this instance by id, as `identify` has found them."""
+    """The containers of this instance by id, as `identify` has found them, with the last end of each."""
     return {
-        fact.id: known.get(fact.id, _NEW)
+        fact.id: ends.seen(fact, known.get(fact.id))
         for facts in runtimes.values()
         for fact in facts
         if fact.mark is not None and fact.mark.instance == instance and not fact.adopted

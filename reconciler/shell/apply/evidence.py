@@ -1,21 +1,26 @@
-"""Keeps evidence of a failing replica before a step destroys it: a stop for its health, a start after a crash, a replacement.
+"""Keeps evidence of a failing replica: of each end, and before a step destroys it (a stop for its health, a replacement).
 
 A restarted container has lost what made it fail, and a failed deployment its containers. So the last probe results, the last log
-lines and the exit are kept in the store, for `explain` and `events`. The applier calls `take` before such a step, the loop calls
-`add_end` after it. Evidence delays healing by `PATIENCE` at most and never prevents it: what is not available by then is left out,
-and the record says so.
+lines and the exit are kept in the store, for `explain` and `events`. The loop calls `keep` for each end that a look has found, also
+if the runtime has started the container again by itself; the applier calls `take` before a step, the loop `add_end` after it.
+Evidence delays healing by `PATIENCE` at most and never prevents it: what is not available by then is left out, and the record says
+so.
 """
 
 import asyncio
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from manifests.values.desired import SECOND
 from providers.actions import RemoveContainer, StartContainer, StopContainer
 from providers.errors import ProviderError
-from providers.facts import ContainerFact, ContainerState, ExitCause, Generation, Known, ProbeFact, Probes, ProbeValue
+from providers.facts import ContainerFact, ContainerState, Generation, Known, ProbeFact, Probes, ProbeValue
+from reconciler.core.model.instant import Now
 from reconciler.core.model.reasons import Reason
 from reconciler.core.model.step import Step
+from reconciler.core.replicas.ends import OURS, End
 from reconciler.shell.clock import Clock
 from reconciler.shell.logs import SECRETS
 from reconciler.shell.looks.facts import Looks
@@ -25,6 +30,10 @@ from reconciler.shell.store.ports import EvidenceStore
 
 PATIENCE = 2.0
 """Longest time that a step waits for the log, in seconds."""
+
+AFTER_END = SECOND // 20
+"""How much later than an end (ns) the last lines of the ended process may be dated. A runtime starts it again after 100 ms at the
+earliest."""
 
 LINES = 50
 """Log lines that are kept."""
@@ -41,8 +50,10 @@ STOPS = frozenset({Reason.LIVENESS_FAILED, Reason.STARTUP_FAILED, Reason.RECREAT
 LEAVES = frozenset({Reason.TEMPLATE_CHANGED, Reason.SUPERSEDED, Reason.REVISION_FAILED})
 """Causes of a replacement by another revision: evidence is kept if the replica is failing."""
 
-OURS = frozenset({ExitCause.STOPPED_BY_US, ExitCause.HOST_RESTARTED})
-"""Exit causes that say nothing about the container."""
+ENDS = frozenset({Reason.CRASHED, Reason.EXITED, Reason.OOM_KILLED})
+"""Causes of a start after an end by itself. Evidence of it is kept before the start, unless it is already."""
+
+_DOWN = {ContainerState.EXITED, ContainerState.RESTARTING}
 
 
 class Verdicts(Protocol):
@@ -69,17 +80,62 @@ class EvidenceCollector:
         self._looks, self._cabinet, self._clock, self._probing = looks, cabinet, clock, probing
         self._patience = patience
         self._taken: dict[str, _Taken] = {}
+        self._keeping: dict[str, asyncio.Task[None]] = {}
+        self._kept: dict[str, Generation] = {}
+
+    def keep(self, ends: Sequence[End]) -> list[asyncio.Task[None]]:
+        """Begin to keep evidence of these ends. Returns the tasks, which raise nothing of the store or the runtime."""
+        tasks = []
+        for end in ends:
+            task = asyncio.create_task(self._keep(end))
+            self._keeping[end.fact.id] = task
+            tasks.append(task)
+        return tasks
+
+    async def _keep(self, end: End) -> None:
+        fact, now = end.fact, self._clock.now()
+        verdicts = self._probing.verdicts.get(fact.generation)
+        try:
+            up_again = end.at if fact.state not in _DOWN and not end.child else 0
+            lines, missing = await self._log(fact.node, fact.name, up_again)
+            value: dict[str, Any] = {
+                "container": fact.name,
+                "cause": end.reason.value,
+                "why": _short(end.message),
+                "generation": {"id": fact.id, "started_at": fact.started_at},
+                "probes": {} if up_again else _probes(verdicts, now.steady, now.wall),
+                "log": lines,
+                "log_missing": missing or None,
+                "end": None if end.child else {"exit_code": end.exit_code, "cause": end.cause.value},
+            }
+            self._put(now, end.object, f"end {fact.name}", end.reason, value)
+            if fact.state in _DOWN:
+                self._kept[fact.id] = fact.generation
+        finally:
+            if self._keeping.get(fact.id) is asyncio.current_task():
+                del self._keeping[fact.id]
+
+    def _put(self, now: Now, obj: str, step: str, cause: Reason, value: dict[str, Any]) -> int:
+        """Store a piece of evidence. Returns its id, 0 if it cannot be stored: the journal cannot be written either then."""
+        try:
+            event = Event(now.wall, "evidence", obj, step, cause.value, "kept", _summary(value))
+            return self._cabinet.put_evidence(event, json.dumps(value))
+        except StoreError:
+            return 0
 
     async def take(self, step: Step) -> None:
         """Keep evidence of the container of this step, before the step. Raises nothing."""
         action = step.action
         if not isinstance(action, StopContainer | StartContainer | RemoveContainer):
             return
-        fact = self._fact(action.node, action.name)
+        keeping = self._keeping.get(action.expect.container_id)
+        if keeping is not None and not isinstance(action, StopContainer):
+            await asyncio.wait((keeping,), timeout=self._patience)
+        fact = self._fact(action)
         if not self._needed(step, fact):
             return
         now = self._clock.now()
-        lines, missing = await self._log(action.node, action.name)
+        lines, missing = await self._log(action.node, action.name if fact is None else fact.name)
         value: dict[str, Any] = {
             "container": action.name,
             "cause": step.cause.value,
@@ -92,12 +148,8 @@ class EvidenceCollector:
         }
         if fact is not None and fact.health is not None:
             value["runtime_health"] = _short(fact.health.output)
-        try:
-            event = Event(now.wall, "evidence", step.object, step.id, step.cause.value, "kept", _summary(value))
-            number = self._cabinet.put_evidence(event, json.dumps(value))
-        except StoreError:
-            return  # the journal then cannot be written either, and the step is not done
-        if isinstance(action, StopContainer):
+        number = self._put(now, step.object, step.id, step.cause, value)
+        if number and isinstance(action, StopContainer):
             self._taken[step.id] = _Taken(number, value, action.expect)
 
     def add_end(self, step: Step) -> None:
@@ -106,7 +158,7 @@ class EvidenceCollector:
         action = step.action
         if taken is None or not isinstance(action, StopContainer):
             return
-        fact = self._fact(action.node, action.name)
+        fact = self._fact(action)
         if fact is None or fact.generation != taken.generation:
             return
         taken.value["end"] = _end(fact)
@@ -128,21 +180,28 @@ class EvidenceCollector:
         if isinstance(action, RemoveContainer):
             never = fact is not None and fact.state is ContainerState.CREATED and step.cause is Reason.REVISION_FAILED
             return step.cause in LEAVES and (ended or never)
-        return step.cause is Reason.CRASHED
+        if not isinstance(action, StartContainer):
+            return False
+        return step.cause in ENDS and self._kept.get(action.expect.container_id) != action.expect
 
-    def _fact(self, node: str, name: str) -> ContainerFact | None:
-        known = self._looks.runtimes.get(node)
+    def _fact(self, action: StopContainer | StartContainer | RemoveContainer) -> ContainerFact | None:
+        """The container that an action means, under whatever name."""
+        known = self._looks.runtimes.get(action.node)
         facts = known.value if isinstance(known, Known) else ()
-        return next((fact for fact in facts if fact.name == name), None)
+        by_id = (fact for fact in facts if fact.id == action.expect.container_id)
+        return next(by_id, None) or next((fact for fact in facts if fact.name == action.name), None)
 
-    async def _log(self, node: str, name: str) -> tuple[list[str], str]:
-        """The last lines without secrets, and the reason if there are none."""
+    async def _log(self, node: str, name: str, ended_at: int = 0) -> tuple[list[str], str]:
+        """The last lines without secrets, and the reason if there are none. `ended_at`: without those of a later run."""
         provider = self._looks.providers.runtimes.get(node)
         if provider is None:
             return [], "its runtime is no longer configured"
         try:
             async with asyncio.timeout(self._patience):
-                lines = await self._looks.runner.run(lambda: provider.logs(name, LINES))
+                if ended_at:
+                    lines = await self._looks.runner.run(lambda: provider.logs(name, LINES, ended_at + AFTER_END))
+                else:
+                    lines = await self._looks.runner.run(lambda: provider.logs(name, LINES))
         except TimeoutError:
             return [], f"no log within {self._patience:g} s"
         except ProviderError as error:

@@ -15,6 +15,7 @@ from reconciler.core.model.ledger import Suspension
 from reconciler.core.model.override import Force, Override
 from reconciler.core.model.reasons import Hold, Rule
 from reconciler.core.model.restart_request import Fate, Request
+from reconciler.core.replicas.ends import End
 from reconciler.core.status.objects import replicas_of
 from reconciler.shell.store.audit import Event, HoldKey
 
@@ -65,6 +66,11 @@ def changes(before: LastReport, decision: Decision, now: Now) -> tuple[LastRepor
     if overrides is not before.overrides:
         events += _overrides(before.overrides, overrides, now)
     return LastReport(held, probes, requests, suspensions, adopted, overrides), events
+
+
+def end_event(end: End, now: Now) -> Event:
+    """The end of a container or of one of its processes: how, and who started it again."""
+    return Event(now.wall, "exit", end.object, f"end {end.fact.name}", end.reason.value, end.again, end.message)
 
 
 def _adoptions(before: Mapping[str, Adopted], after: Mapping[str, Adopted], now: Now) -> list[Event]:

@@ -13,9 +13,10 @@ from reconciler.core.model.instant import Now
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.ledger_fold import Outcome
 from reconciler.core.model.step import Step
+from reconciler.core.replicas.ends import End
 from reconciler.shell.looks.triggers import Wake
 from reconciler.shell.looks.wake_pipe import SHOW
-from reconciler.shell.report.events import ADOPTION, LastReport, changes
+from reconciler.shell.report.events import ADOPTION, LastReport, changes, end_event
 from reconciler.shell.report.summary import decision_json, fingerprint
 from reconciler.shell.reporter import Reporter
 from reconciler.shell.store.audit import Event
@@ -69,13 +70,17 @@ class Reporting:
             self._revision = revision
         self._done.append(action)
 
+    def ended(self, ends: Iterable[End], now: Now) -> None:
+        """Queue the ends of containers for the audit."""
+        self._events += [end_event(end, now) for end in ends]
+
     async def after_calls(self, under_way: Collection[asyncio.Task[None]], wake: Wake) -> None:
         """Report everything in the queue as soon as no call is under way or PATIENCE is over.
 
         When something wakes the loop before that, it returns at once and reports nothing: the tick is more urgent. The queue is
         reported after that tick, at most one PATIENCE after it was first delayed.
         """
-        if self._decisions or self._done:
+        if self._decisions or self._done or self._events:
             clock = asyncio.get_running_loop().time
             self._delayed_at = clock() if self._delayed_at is None else self._delayed_at
             left = self._delayed_at + PATIENCE - clock()

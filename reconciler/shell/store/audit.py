@@ -25,7 +25,7 @@ EVIDENCE_ALL = 2_000
 class AuditRow(NamedTuple):
     """Who did what, when and why. `wall` is in ns; `plan` is the plan's hash.
 
-    `kind` is `step`, `held`, `released`, `verdict`, `request`, `evidence`, `suspended`, `resumed`, `ordered`, `ended`, `adopted`
+    `kind` is `step`, `held`, `released`, `verdict`, `exit`, `request`, `evidence`, `suspended`, `resumed`, `ordered`, `ended`, `adopted`
     or `left` (no longer a replica). `object` is the key of the subject; it is empty in rows of schema version 1.
     """
 
@@ -42,7 +42,7 @@ class AuditRow(NamedTuple):
 
 
 class EvidenceRow(NamedTuple):
-    """What was saved of a replica before it was stopped or started again. `value` is JSON, `wall` is in ns."""
+    """What was saved of a replica at an end of its container, or before a step stopped it. `value` is JSON, `wall` is in ns."""
 
     id: int
     object: str

@@ -19,7 +19,7 @@ from tests.sim.clock import VirtualClock
 STATES = Path(__file__).parent / "states"
 AT = 1_790_000_000 * SECOND
 
-NEW_SECTIONS = {"specs", "proven", "accepted", "owned"}
+NEW_SECTIONS = {"specs", "proven", "accepted", "owned", "by_runtime"}
 NEW_RULES = {Rule.DRAIN_DEADLINE, Rule.PROBE_UNPROVEN}
 NEW_REASONS = {Reason.DRAIN_DEADLINE, Reason.MOVED, Reason.POLICY_LOST, Reason.SPEC_LOST}
 """What later versions have added."""
