@@ -6,17 +6,17 @@ Pure functions over decisions. `reporting.py` calls `changes` for every decision
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from providers.actions import SetWeight
 from providers.facts import ContainerFact, Generation, ProbeFact, Probes, ProbeValue
 from reconciler.core.decision import Decision
 from reconciler.core.model.adopted import Adopted
 from reconciler.core.model.instant import Now
 from reconciler.core.model.ledger import Suspension
 from reconciler.core.model.override import Force, Override
-from reconciler.core.model.reasons import Hold, Rule
+from reconciler.core.model.reasons import Hold
 from reconciler.core.model.restart_request import Fate, Request
 from reconciler.core.replicas.ends import End
 from reconciler.core.status.objects import replicas_of
+from reconciler.shell.report.followed import Followed
 from reconciler.shell.store.audit import Event, HoldKey
 
 PROBES = ("startup", "liveness", "readiness")
@@ -182,7 +182,7 @@ def _verdicts(before: Mapping[Generation, Probes], decision: Decision, now: Now)
     """Verdicts that changed. The first verdict of a generation counts only when it is not a pass."""
     events: list[Event] = []
     facts: dict[Generation, tuple[str, ContainerFact]] | None = None
-    acted: _Acted | None = None
+    followed: Followed | None = None
     for generation, probes in decision.status.observed.probes.items():
         earlier = before.get(generation)
         if earlier is probes:
@@ -195,47 +195,13 @@ def _verdicts(before: Mapping[Generation, Probes], decision: Decision, now: Now)
             was = ProbeValue.UNKNOWN if old is None else old.value
             if was is fact.value or (was is ProbeValue.UNKNOWN and fact.value is ProbeValue.PASS):
                 continue
-            if facts is None or acted is None:
-                facts, acted = replicas_of(decision.status), _Acted(decision)
+            if facts is None or followed is None:
+                facts, followed = replicas_of(decision.status), Followed(decision)
             if generation not in facts:
                 continue
             obj, container = facts[generation]
             text = f"{fact.streak}/{fact.threshold}" + (f": {fact.detail}" if fact.detail else "")
-            outcome = acted.on(obj, container.name, name, fact.value)
+            outcome = followed.text(obj, container, name, fact.value)
             cause = f"{was.value} -> {fact.value.value}"
             events.append(Event(now.wall, "verdict", obj, f"{name} of {container.name}", cause, outcome, text))
     return sorted(events)
-
-
-class _Acted:
-    """How a decision reacts to verdicts."""
-
-    def __init__(self, decision: Decision) -> None:
-        self.grants = {grant.object: grant.cause.value for grant in decision.ledger.grants.values()}
-        self.weights = {
-            step.action.name: step.action.weight for step in decision.steps if isinstance(step.action, SetWeight)
-        }
-        self.holds: dict[str, Hold] = {}
-        self.kept: dict[str, Hold] = {}
-        for hold in decision.holds:
-            if hold.rule is Rule.LAST_MEMBER:
-                self.kept[hold.action.split(" ")[1]] = hold
-            else:
-                self.holds.setdefault(hold.object, hold)
-
-    def on(self, obj: str, container: str, probe: str, value: ProbeValue) -> str:
-        """The reaction to a verdict, as a text that begins with `acted on` or `not acted on`."""
-        done = []
-        if value is ProbeValue.FAIL and probe != "readiness":
-            if obj in self.grants:
-                done.append(f"restart granted ({self.grants[obj]})")
-            elif obj in self.holds:
-                hold = self.holds[obj]
-                return f"not acted on: {hold.action} is held by {hold.rule.value}"
-        if container in self.weights:
-            done.append(f"weight {self.weights[container]}")
-        if done:
-            return f"acted on: {', '.join(done)}"
-        if container in self.kept:
-            return "not acted on: LastMember keeps its weight"
-        return "not acted on: no action depends on it now"

@@ -1,0 +1,120 @@
+"""An event says what followed from a verdict: in pools, names and restarts, or which rule held it."""
+
+from dataclasses import replace
+
+import pytest
+
+from manifests.values.desired import SECOND
+from providers.facts import ProbeValue
+from reconciler.core.decide import decide
+from reconciler.core.model.ledger import Suspension
+from reconciler.shell.report.followed import NOTHING, Followed
+from tests.builders import NOW, Scene
+from tests.laws.helpers import MINUTE, ready
+from tests.laws.helpers import WEB as NAME
+from tests.sim.manifest import POOLS, Shop, Spec, shop
+from tests.sim.world import World
+
+WEB = Spec(replicas=4)
+HOST = "web.example.test."
+
+
+def text(scene: Scene, number: int = 0, probe: str = "readiness", spec: Spec = WEB, **fields: object) -> str:
+    """What followed from a failed probe of one container, decided until no new grant is given."""
+    desired = Shop((spec,), **fields).desired()
+    decision = decide(desired, scene.observed(), NOW)
+    fact = scene.facts[number]
+    value = getattr(scene.probes[fact.generation], probe).value
+    return Followed(decision).text(f"workload/web/{number}", fact, probe, value)
+
+
+def unready(*numbers: int, spec: Spec = WEB) -> Scene:
+    scene = Scene(spec)
+    for number in numbers:
+        scene.sick(number, "readiness")
+    return scene
+
+
+def test_a_failed_readiness_takes_weight_and_address() -> None:
+    said = text(unready(0))
+    assert said == f"acted on: weight 0 in {POOLS}/web, address withdrawn from {HOST}"
+
+
+def test_a_name_alone_is_told_too() -> None:
+    spec = replace(WEB, pools=())
+    assert text(unready(0, spec=spec), spec=spec) == f"acted on: address withdrawn from {HOST}"
+
+
+def test_a_weight_that_a_floor_keeps_is_told_with_its_rule() -> None:
+    said = text(unready(0, 1, 2))
+    assert f"Panic keeps its weight in {POOLS}/web" in said
+    assert "nothing" not in said
+
+
+def test_the_last_member_and_the_last_address_name_their_rules() -> None:
+    spec = replace(WEB, replicas=1)
+    said = text(unready(0, spec=spec), spec=spec)
+    assert said.startswith("not acted on: ")
+    assert f"LastMember keeps its weight in {POOLS}/web" in said
+    assert "LastRecord keeps its address in dnspolicy/web" in said
+
+
+def test_a_pool_that_cannot_be_read_is_named() -> None:
+    scene = unready(0)
+    scene.unknown.add(POOLS)
+    assert f"pool {POOLS}/web cannot be read" in text(scene)
+
+
+def test_a_failure_on_which_nothing_depends_is_told_so() -> None:
+    spec = replace(WEB, pools=(), publish=None)
+    assert text(unready(0, spec=spec), spec=spec) == NOTHING
+
+
+def test_a_held_restart_names_its_rule_and_what_was_done_all_the_same() -> None:
+    scene = Scene(WEB)
+    scene.sick(0, "liveness")
+    scene.ledger = replace(scene.ledger, suspensions={"workload/web": Suspension("ada", "looking at it", 0)})
+    said = text(scene, probe="liveness")
+    assert said.startswith(f"not acted on: restart {scene.facts[0].name} is held by Suspended")
+    assert f"weight 0 in {POOLS}/web" in said
+
+
+def test_a_granted_restart_is_told_with_the_weight() -> None:
+    scene = Scene(WEB)
+    scene.sick(0, "liveness")
+    said = text(scene, probe="liveness")
+    assert said.startswith("acted on: restart granted (LivenessFailed)")
+    assert f"weight 0 in {POOLS}/web" in said
+
+
+def test_a_suspended_service_is_told() -> None:
+    scene = unready(0)
+    scene.ledger = replace(scene.ledger, suspensions={"service/web": Suspension("ada", "looking at it", 0)})
+    said = text(scene)
+    assert f"Suspended keeps its weight in {POOLS}/web" in said
+
+
+@pytest.mark.parametrize("count", [6, 8])
+def test_a_hold_that_lists_only_some_names_counts_for_all(count: int) -> None:
+    spec = replace(WEB, replicas=count + 2)
+    scene = unready(*range(count), spec=spec)
+    assert f"Panic keeps its weight in {POOLS}/web" in text(scene, count - 1, spec=spec)
+
+
+def test_the_events_of_a_run_never_deny_what_was_done(worlds_of_one: World) -> None:
+    world = ready(worlds_of_one)
+    world.memory.events.clear()
+    for ordinal in range(2):
+        world.apps.unready.add(world.generation(NAME.format(ordinal)))
+        world.run(30 * SECOND)
+    world.run(2 * MINUTE)
+    verdicts = [event for event in world.memory.events if event.kind == "verdict"]
+    assert [verdict.object for verdict in verdicts if ProbeValue.FAIL.value in verdict.cause]
+    assert not [verdict.outcome for verdict in verdicts if verdict.outcome == NOTHING]
+
+
+@pytest.fixture
+def worlds_of_one():
+    world = World(shop())
+    yield world
+    world.close()
