@@ -54,6 +54,19 @@ class RuntimeHooks:
         del runtime, name, labels
         return False
 
+    def revive(self, runtime: RuntimeProvider, root: str) -> ContainerFact | None:
+        """Run a replica whose process ends with a signal and that the runtime itself starts again; None if it starts none.
+
+        Returns the fact before the end.
+        """
+        del runtime, root
+        return None
+
+    def lose_child(self, runtime: RuntimeProvider, name: str) -> bool:
+        """Let the kernel kill a process of a container for memory while its main process runs on; False if that is never told."""
+        del runtime, name
+        return False
+
     def rename(self, runtime: RuntimeProvider, name: str, other: str) -> bool:
         """Give a container another name behind the provider's back; False if names cannot change in this runtime."""
         del runtime, name, other

@@ -14,7 +14,7 @@ from providers.actions import CreateContainer, RemoveContainer, StartContainer, 
 from providers.errors import Conflict, Foreign, Gone, OutcomeUnknown, ProviderError
 from providers.facts import ContainerState, ExitCause, Generation
 from providers.spi import Context, RuntimeProvider
-from providers.testing.checks import expect, raises, same
+from providers.testing.checks import expect, raises, same, wait_until
 from providers.testing.faults import Fault, faulty, sequence
 from providers.testing.runtime_hooks import GRACE, INSTANCE, OTHER, STRANGER, RuntimeHooks
 from providers.wrappers.owned import owned
@@ -123,6 +123,41 @@ class RuntimeConformance(RuntimeHooks):
         same(crashed.generation, fact.generation, 1, "a dead container keeps the generation that died")
         again = self.start(runtime, crashed)
         expect(again.generation != fact.generation, 2, "it can be started again", again.generation)
+
+    def test_level_04_an_end_that_the_runtime_repaired_is_told(self, runtime: RuntimeProvider, root: str) -> None:
+        """A container that runs again says how its last run ended, and who ended it is not lost with the exit code."""
+        before = self.revive(runtime, root)
+        if before is None:
+            pytest.skip("this runtime starts no container by itself")
+        wait_until(
+            lambda: (
+                (now := self.fact_of(runtime, before.name)).generation != before.generation
+                and now.state is ContainerState.RUNNING
+            ),
+            f"{before.name} runs again",
+        )
+        again = next(fact for fact in runtime.observe() if fact.name == before.name)
+        same((again.exit_code, again.exit_cause), (None, None), 1, "it runs")
+        same(again.restarts, before.restarts + 1, 1, "the restart is counted")
+        end = again.last_end
+        expect(end is not None and end.at > 0, 1, "its last end has an instant", again)
+        if end is not None:
+            expect(end.cause not in (ExitCause.STOPPED_BY_US, ExitCause.HOST_RESTARTED), 1, "nobody stopped it", end)
+            expect(end.exit_code not in (None, 0), 1, "its exit code is known", end)
+        same(self.fact_of(runtime, before.name).last_end, end, 1, "each look shows the same end")
+
+    def test_level_04_a_process_killed_for_memory_is_told(self, runtime: RuntimeProvider, root: str) -> None:
+        """The container runs on: nothing else would show it."""
+        fact = self.start(runtime, self.create(runtime, root))
+        same(fact.oom_at, 0, 1, "nothing was killed yet")
+        if not self.lose_child(runtime, fact.name):
+            pytest.skip("this runtime does not tell")
+
+        def seen() -> int:
+            return next(now.oom_at for now in runtime.observe() if now.name == fact.name)
+
+        wait_until(lambda: seen() > 0, "the kill is shown")
+        same(self.fact_of(runtime, fact.name).generation, fact.generation, 1, "it is the same run")
 
     def test_level_04_an_exec_probe_keeps_its_arguments(self, runtime: RuntimeProvider, root: str) -> None:
         """An argument list, never a shell line: each argument comes through unchanged."""

@@ -1,5 +1,6 @@
 """Evidence is kept before a restart destroys it, and each event is reported once."""
 
+import random
 from collections import Counter
 
 import pytest
@@ -47,6 +48,109 @@ def test_a_crash_keeps_its_exit_code_and_log(world):
     [(obj, kept)] = world.memory.evidence
     assert (obj, kept["cause"], kept["log"][-1]) == ("workload/web/1", "Crashed", "segmentation fault")
     assert kept["end"]["exit_code"] is not None
+
+
+def engine_like(restart: str = "unless-stopped") -> World:
+    """A world whose runtime starts a container again by itself."""
+    made = World(shop(restart=restart))
+    made.runtime.in_place = True
+    ready(made)
+    made.memory.events.clear()
+    return made
+
+
+@pytest.mark.parametrize(("code", "cause"), [(0, "Exited"), (3, "Crashed"), (139, "Crashed")])
+def test_an_end_that_the_runtime_repairs_keeps_code_and_log(code, cause):
+    world = engine_like()
+    name = WEB.format(1)
+    world.runtime.say(name, "precious last words")
+    world.runtime.exit(name, code)
+    world.runtime.say(name, "a new beginning")
+    world.run(60 * SECOND)
+    [(obj, kept)] = world.memory.evidence
+    assert (obj, kept["cause"], kept["end"]) == ("workload/web/1", cause, {"exit_code": code, "cause": "exited"})
+    assert kept["log"] == ["precious last words"]
+    [event] = [event for event in world.memory.events if event.kind == "exit"]
+    assert (event.object, event.cause, event.outcome) == ("workload/web/1", cause, "started again by the runtime")
+    assert world.memory.ledger().by_runtime.keys() == {"workload/web/1"}
+    world.close()
+
+
+def test_a_kill_for_memory_of_the_main_process_is_kept_as_one(world):
+    world.runtime.say(WEB.format(1), "allocating")
+    world.runtime.run_out_of_memory(WEB.format(1))
+    world.run(60 * SECOND)
+    [(_, kept)] = world.memory.evidence
+    assert (kept["cause"], kept["end"]["cause"], kept["log"]) == ("OOMKilled", "oom-killed", ["allocating"])
+
+
+def test_a_kill_for_memory_of_a_child_is_kept_while_it_runs_on(world):
+    name = WEB.format(1)
+    before = world.generation(name)
+    world.runtime.say(name, "the worker is gone")
+    world.runtime.lose_child(name)
+    world.run(60 * SECOND)
+    [(_, kept)] = world.memory.evidence
+    assert (kept["cause"], kept["end"], kept["log"]) == ("OOMKilled", None, ["the worker is gone"])
+    assert world.generation(name) == before
+    [event] = [event for event in world.memory.events if event.kind == "exit"]
+    assert event.outcome == "runs on"
+
+
+def test_an_end_with_0_is_kept_whoever_starts_the_container(world):
+    world.runtime.say(WEB.format(1), "done")
+    world.runtime.exit(WEB.format(1), 0)
+    world.run(60 * SECOND)
+    [(_, kept)] = world.memory.evidence
+    assert (kept["cause"], kept["end"]["exit_code"], kept["log"]) == ("Exited", 0, ["done"])
+
+
+def test_an_end_that_nothing_repairs_is_kept(world):
+    world.memory.say("suspend", "workload/web")
+    world.run(5 * SECOND)
+    world.runtime.exit(WEB.format(1), 4)
+    world.run(60 * SECOND)
+    [(_, kept)] = world.memory.evidence
+    assert kept["end"]["exit_code"] == 4
+
+
+def test_an_end_while_the_program_was_down_is_told_by_the_next_one():
+    world = engine_like()
+    world.kill()
+    world.runtime.exit(WEB.format(2), 5)
+    world.run(60 * SECOND)
+    world.restart()
+    world.run(60 * SECOND)
+    assert [kept["end"]["exit_code"] for _, kept in world.memory.evidence] == [5]
+    assert [event.kind for event in world.memory.events].count("exit") == 1
+    world.close()
+
+
+def test_the_programs_own_restarts_are_no_ends(world):
+    request = Request("workload/web", instant(world.clock.now()), "ada", "new weights")
+    world.memory.request("r-1", request)
+    world.run(900 * SECOND)
+    assert world.memory.ledger().requests["r-1"].succeeded
+    assert not [event for event in world.memory.events if event.kind == "exit"]
+    assert world.memory.evidence == []
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_kills_of_the_program_never_multiply_the_ends(seed):
+    world = engine_like()
+    dice = random.Random(seed)
+    ended = 0
+    for _ in range(6):
+        world.runtime.exit(WEB.format(dice.randrange(3)), 7)
+        ended += 1
+        world.kill_in = dice.randrange(1, 60)
+        world.run(20 * SECOND)
+    world.kill_in = -1
+    world.run(60 * SECOND)
+    events = [event for event in world.memory.events if event.kind == "exit"]
+    assert 0 < len(events) <= ended
+    assert all(event.cause == "Crashed" for event in events)
+    world.close()
 
 
 def test_evidence_contains_no_secrets_and_has_a_bounded_size(world):

@@ -1,8 +1,11 @@
 """The runtime suite on the in-memory runtime, bare and through each decorator."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from manifests.values.desired import Container, Port, Template
+from manifests.values.pod import Live
+from providers.facts import ContainerFact
 from providers.spi import Context, RuntimeProvider
 from providers.testing.faults import faulty, sequence
 from providers.testing.memory import MemorySettings, MemoryWorld
@@ -36,6 +39,20 @@ class TestMemoryRuntime(RuntimeConformance):
 
     def forget_stranger(self, runtime: RuntimeProvider, name: str) -> None:
         bare(runtime).vanish(name)
+
+    def revive(self, runtime: RuntimeProvider, root: str) -> ContainerFact:
+        memory = bare(runtime)
+        memory.in_place = True
+        template = replace(self.template(), live=(Live("", restart="unless-stopped"),))
+        action = replace(self.creation(runtime, root), template=template)
+        runtime.perform(action)
+        fact = self.start(runtime, self.fact_of(runtime, action.name))
+        memory.kill(fact.name)
+        return fact
+
+    def lose_child(self, runtime: RuntimeProvider, name: str) -> bool:
+        bare(runtime).lose_child(name)
+        return True
 
     def rename(self, runtime: RuntimeProvider, name: str, other: str) -> bool:
         bare(runtime).rename(name, other)

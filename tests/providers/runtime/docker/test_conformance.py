@@ -4,11 +4,13 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from manifests.values.desired import Port, Template
+from providers.facts import ContainerFact
 from providers.runtime.docker.runtime import DockerRuntime, DockerSettings
 from providers.spi import Context, RuntimeProvider
 from providers.testing import runtime_hooks
@@ -80,6 +82,22 @@ class OnEngine(RuntimeConformance):
 
 @pytest.mark.server("dockerd")
 class TestDocker(OnEngine):
+    def revive(self, runtime: RuntimeProvider, root: str) -> ContainerFact:
+        made = template(container(ports=(Port("http", 8080), Port("metrics", 9090))), restart="unless-stopped")
+        action = replace(self.creation(runtime, root), template=made)
+        runtime.perform(action)
+        fact = self.start(runtime, self.fact_of(runtime, action.name))
+        runtime.observe()
+        self.crash(runtime, fact.name)
+        return fact
+
+    def lose_child(self, runtime: RuntimeProvider, name: str) -> bool:
+        fact = self.fact_of(runtime, name)
+        with closing(Api(self.socket)) as api:
+            limit = {"Memory": 16 << 20, "MemorySwap": 16 << 20}
+            api.link.post(f"/containers/{fact.id}/update", name, limit)
+            return api.exec(name, "/bin/sh", "-c", "x=0123456789abcdef; while :; do x=$x$x; done") == 137
+
     @pytest.fixture(autouse=True)
     def engine(self, docker_socket: str, tmp_path: Path) -> Iterator[None]:
         yield from self.use(docker_socket, tmp_path)
