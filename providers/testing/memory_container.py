@@ -82,7 +82,7 @@ class MemoryContainer:
         self.state = ContainerState.RUNNING
         self.exit_code, self.exit_cause, self.exited_at = None, None, 0
 
-    def end(self, code: int | None, cause: ExitCause, at: int, wall: int = 0, only: str = "") -> None:
+    def end(self, code: int | None, cause: ExitCause, at: int, only: str = "", *, wall: int = 0) -> None:
         """End the process, or that of the container `only`; the replica then does not run either."""
         for name, start in self.starts.items():
             if only in ("", name):
@@ -91,8 +91,7 @@ class MemoryContainer:
         self.running_since = 0
         self.exit_code, self.exit_cause, self.exited_at = code, cause, at
         self.oom_at = 0
-        if wall:
-            self.last_end, self.last_log = EndFact(wall, code, cause), list(self.log)
+        self.last_end, self.last_log = EndFact(wall, code, cause) if wall else None, list(self.log)
 
     def fact(self, node: str) -> ContainerFact:
         """The fact of a look."""

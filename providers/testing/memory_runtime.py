@@ -157,7 +157,7 @@ class MemoryRuntime:
             raise Conflict(action.name, f"has no container {action.only}", "retried automatically")
         if item.generation != action.expect:
             raise _moved(action.name, action.expect, item.generation)
-        item.end(0, ExitCause.STOPPED_BY_US, self.world.steady(), self.world.wall(), action.only)
+        item.end(0, ExitCause.STOPPED_BY_US, self.world.steady(), action.only, wall=self.world.wall())
 
     def _update(self, action: UpdateContainer) -> None:
         item = self._find(action.name, action.expect.container_id)
@@ -221,7 +221,7 @@ class MemoryRuntime:
     def _end(self, name: str, code: int, cause: ExitCause) -> None:
         with self.world.lock:
             item = self._get(name)
-            item.end(code, cause, self.world.steady(), self.world.wall())
+            item.end(code, cause, self.world.steady(), wall=self.world.wall())
             if item.revived:
                 item.restarts += 1
                 item.start(self.world.wall(), self.world.steady())
