@@ -4,6 +4,7 @@ A fact about a whole provider is `Known` or `Unknown`. Unknown is a third value:
 Instants are integer nanoseconds of the steady clock (CLOCK_BOOTTIME) unless their name says `wall`.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -35,6 +36,9 @@ class Unknown:
 
 
 # --- containers -------------------------------------------------------------------------------------------------
+
+_CONTAINER_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]+", re.ASCII)
+"""The names of containers on common engines. Labels may hold any text, and messages show the name that they give."""
 
 LABEL_INSTANCE = "reconciler.instance"
 LABEL_WORKLOAD = "reconciler.workload"
@@ -250,6 +254,12 @@ def labelled_mark(labels: Mapping[str, str]) -> Mark | None:
         return Mark(labels[LABEL_INSTANCE], labels[LABEL_WORKLOAD], int(labels[LABEL_ORDINAL]), labels[LABEL_REVISION])
     except (KeyError, ValueError):
         return None
+
+
+def claimed_mark(labels: Mapping[str, str]) -> Mark | None:
+    """As `labelled_mark`, for labels that name another container: None unless a container can have that name."""
+    mark = labelled_mark(labels)
+    return mark if mark is not None and _CONTAINER_NAME.fullmatch(container_name(mark)) else None
 
 
 def read_mark(name: str, labels: Mapping[str, str]) -> tuple[Mark | None, bool]:

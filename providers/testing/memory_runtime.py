@@ -30,8 +30,8 @@ from providers.facts import (
     Generation,
     PortFact,
     RuntimeHealth,
+    claimed_mark,
     container_name,
-    labelled_mark,
     read_mark,
 )
 from providers.spi import Context, ExecTarget
@@ -288,7 +288,7 @@ class MemoryRuntime:
                 address=self.world.free_address(),
                 mark=mark,
                 foreign_mark=foreign,
-                claim=labelled_mark(labels) if foreign and not inherited else None,
+                claim=claimed_mark(labels) if foreign and not inherited else None,
                 ports=ports,
                 labels=dict(labels),
                 live=live,

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from providers.facts import ContainerState, Generation, Mark, RuntimeHealth, Setup, labelled_mark, read_mark
+from providers.facts import ContainerState, Generation, Mark, RuntimeHealth, Setup, claimed_mark, read_mark
 
 LABEL_CONTAINER = "reconciler.container"
 """Name of a member in its pod; empty on the main container."""
@@ -116,7 +116,7 @@ class EngineContainer:
     def claim(self) -> Mark | None:
         """The mark that names another container, on one that may have been renamed."""
         mark, foreign = self.mark
-        return labelled_mark(self.labels) if foreign and mark is None and not self.inherited else None
+        return claimed_mark(self.labels) if foreign and mark is None and not self.inherited else None
 
     @property
     def owner(self) -> Mark | None:

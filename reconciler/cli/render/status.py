@@ -152,6 +152,10 @@ def status_lines(stored: Stored, paint: Paint, now: int) -> list[str]:
     suspensions = [suspended_line(suspension, paint, now) for suspension in status.get("suspensions", ())]
     if suspensions:
         lines += ["", *suspensions]
+    for renamed in status.get("renamed", ()):
+        lines.append(
+            f"{paint.dim('renamed')}: {renamed['replica']} is container {renamed['container']} on {renamed['node']}"
+        )
     orphans = status.get("orphans", [])
     if orphans:
         lines += ["", *(f"{paint.warn('orphaned (owned, but in no manifest)')}: {name}" for name in orphans)]

@@ -10,7 +10,7 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from manifests.values.desired import Desired
-from providers.facts import ContainerFact, ContainerState, Mark, container_name
+from providers.facts import LABEL_INSTANCE, ContainerFact, ContainerState, Mark, container_name
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.owned import Owned
 from reconciler.core.model.reasons import Hold, Rule
@@ -55,9 +55,7 @@ def identify(desired: Desired, runtimes: Mapping[str, Facts], ledger: Ledger) ->
     instance = desired.instance.id
     known = {node: recognise(facts, instance, ledger.owned) for node, facts in runtimes.items()}
     claims = [fact for facts in known.values() for fact in facts if _claims(fact, instance)]
-    copies = tuple(
-        fact for facts in known.values() for fact in facts if fact.foreign_mark and not _claims(fact, instance)
-    )
+    copies = tuple(fact for facts in known.values() for fact in facts if _copied(fact, instance))
     if not claims:
         same = all(facts is runtimes[node] for node, facts in known.items())
         return Identity(runtimes if same else known, copies=_sorted(copies))
@@ -77,6 +75,13 @@ def identify(desired: Desired, runtimes: Mapping[str, Facts], ledger: Ledger) ->
 def _claims(fact: ContainerFact, instance: str) -> bool:
     """Whether a container may be one of this instance under another name, as far as its labels say."""
     return fact.mark is None and fact.claim is not None and fact.claim.instance == instance
+
+
+def _copied(fact: ContainerFact, instance: str) -> bool:
+    """Whether a container has the labels of one of this instance, and cannot be it."""
+    if fact.mark is not None or not fact.foreign_mark or _claims(fact, instance):
+        return False
+    return fact.claim is None and dict(fact.labels).get(LABEL_INSTANCE) == instance
 
 
 def _sorted(facts: Iterable[ContainerFact]) -> Facts:

@@ -318,6 +318,10 @@ def rows(status: Status, holds: Sequence[Hold], now: Now) -> dict[str, Any]:
         "revisions": revisions.revision_rows(snap),
         "checks": check_rows(desired, status.observed.target_answers, now),
         "orphans": [fact.name for fact in status.roster.orphans],
+        "renamed": [
+            {"container": name, "node": node, "replica": replica}
+            for (node, name), replica in sorted(status.roster.renamed.items())
+        ],
         "copies": [f"{fact.name} on {fact.node}" for fact in status.roster.copies],
         "suspensions": [
             {

@@ -96,14 +96,15 @@ class EvidenceCollector:
         fact, now = end.fact, self._clock.now()
         verdicts = self._probing.verdicts.get(fact.generation)
         try:
-            up_again = end.at if fact.state not in _DOWN and not end.child else 0
-            lines, missing = await self._log(fact.node, fact.name, up_again)
+            # Whoever starts it again writes to the same log; a container that is down is started by us, after this.
+            started_by_others = fact.state is not ContainerState.EXITED and not end.child
+            lines, missing = await self._log(fact.node, fact.name, end.at if started_by_others else 0)
             value: dict[str, Any] = {
                 "container": fact.name,
                 "cause": end.reason.value,
                 "why": _short(end.message),
                 "generation": {"id": fact.id, "started_at": fact.started_at},
-                "probes": {} if up_again else _probes(verdicts, now.steady, now.wall),
+                "probes": _probes(verdicts if fact.state in _DOWN or end.child else None, now.steady, now.wall),
                 "log": lines,
                 "log_missing": missing or None,
                 "end": None if end.child else {"exit_code": end.exit_code, "cause": end.cause.value},

@@ -55,6 +55,7 @@ def test_a_renamed_container_is_still_the_replica() -> None:
     (web,) = shown["workloads"]
     assert [replica["container"] for replica in web["replicas"]][1] == "mine"
     assert (web["missing"], shown["copies"]) == ([], [])
+    assert shown["renamed"] == [{"container": "mine", "node": NODE, "replica": "workload/web/1"}]
 
 
 @pytest.mark.parametrize("count", [2, 3])
@@ -114,7 +115,8 @@ def test_a_known_container_that_has_ended_is_started_under_its_name() -> None:
 def test_a_copy_beside_its_replica_is_foreign_and_reported() -> None:
     scene = known(Scene(WEB))
     copy = replace(renamed(scene.facts[1], "copy"), id="id-copy", address="10.9.9.9")
-    inherited = replace(copy, name="image", id="id-image", claim=None)
+    labels = (("reconciler.instance", INSTANCE),)
+    inherited = replace(copy, name="image", id="id-image", claim=None, labels=labels)
     scene.facts += [copy, inherited]
     decision = decided(scene)
     assert not decision.steps
