@@ -81,7 +81,7 @@ class RuntimeProvider(Protocol):
     def observe(self, names: Collection[str] | None = None) -> tuple[ContainerFact, ...]:
         """All containers of this node, or only those of `names`; also those of other owners, with their labels.
 
-        Where an operator can rename a container, `names` may be ids as well, and an action is for the container with the id in its
+        Where an operator can rename a container, `names` may be ids of renamed ones as well, and an action is for the container with the id in its
         `expect`, under whatever name.
         """
 

@@ -65,12 +65,14 @@ class MemoryRuntime:
     # --- the contract -------------------------------------------------------------------------------------------
 
     def observe(self, names: Collection[str] | None = None) -> tuple[ContainerFact, ...]:
-        """All containers, or those of these names or ids, in the order of their names."""
+        """All containers, or those of these names, or ids of renamed ones, in the order of their names."""
         with self.world.lock:
             self.world.check_readable(self.name)
             containers = sorted(self._containers.items())
             return tuple(
-                item.fact(self.name) for name, item in containers if names is None or name in names or item.id in names
+                item.fact(self.name)
+                for name, item in containers
+                if names is None or name in names or (item.claim is not None and item.id in names)
             )
 
     def perform(self, action: RuntimeAction) -> None:

@@ -36,7 +36,7 @@ class Lifecycle:
 
     def _pod(self, action: StartContainer | StopContainer | RemoveContainer | UpdateContainer) -> Pod | None:
         """The replica that an action means, by its id: an operator may rename a container at any time."""
-        return self._observer.expected(action.name, action.expect.container_id)
+        return self._observer.expected(action.name, action.expect.container_id, action.adopted)
 
     # --- start --------------------------------------------------------------------------------------------------
 

@@ -152,10 +152,14 @@ class Observer:
             return hint
 
     def named(self, names: Collection[str]) -> tuple[ContainerFact, ...]:
-        """The containers of these names or ids, inspected now, with or without a mark. Raises Unreachable, Rejected."""
+        """The containers of these names, or ids of renamed ones, inspected now, with or without a mark.
+
+        Raises Unreachable, Rejected.
+        """
         daemon = self.daemon()
         pods = (self.pod(name) for name in set(names))
-        by_id = {pod.main.id: pod for pod in pods if pod is not None}
+        asked = (pod for pod in pods if pod is not None and (pod.main.name in names or pod.main.claim is not None))
+        by_id = {pod.main.id: pod for pod in asked}
         return self._facts(sorted(by_id.values(), key=lambda pod: pod.main.name), daemon)
 
     def pod(self, name: str) -> Pod | None:
@@ -176,13 +180,15 @@ class Observer:
             members += self._renamed_members(main, {member.id for member in members})
         return make_pod(main, members)
 
-    def expected(self, name: str, container_id: str) -> Pod | None:
+    def expected(self, name: str, container_id: str, adopted: bool) -> Pod | None:
         """The replica that an action means: the one with this id, under whatever name it has now; else the one with this name.
 
-        Raises Unreachable.
+        A container without our labels is meant only if the action is for an adopted one. Raises Unreachable.
         """
         main = self.container(container_id)
-        return self.pod(name if main is None or main.member else container_id)
+        if main is None or main.member or (main.owner is None and not adopted):
+            return self.pod(name)
+        return self.pod(container_id)
 
     def _renamed_members(self, main: EngineContainer, known: Collection[str]) -> list[EngineContainer]:
         """The members of a replica that do not have their own names any more."""
