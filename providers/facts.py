@@ -322,12 +322,23 @@ class PoolFact:
 
     `epoch` changes with the balancer's process: the new process counts from zero and may have lost weights. It is empty
     where there is no such process, or it is not known.
+
+    Attributes:
+        algorithm: why the pool takes only some weights, for messages: the backend and its balancing algorithm.
+        unknown: why the members in the running balancer are not known, with the next step; the fact then counts as Unknown.
+        pace: the shortest time (ns) between two changes of this pool; weights that grow with time change together at its multiples.
+        changed: when the cause of the balancer's latest refusal may have changed last (wall clock, ns), such as the files of its
+            configuration; a step that failed before is due at once.
     """
 
     pool: str
     members: tuple[MemberFact, ...] = ()
     epoch: str = ""
     weights: Weights = Weights.ANY
+    algorithm: str = ""
+    unknown: str = ""
+    pace: int = 0
+    changed: int = 0
 
 
 # --- DNS records ------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ the longest-wanted first, so that none starves. A disruption passes the gates on
 Called by `decide` only.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -13,6 +13,7 @@ from manifests.values.desired import SECOND, Workload
 from manifests.values.limits import Held
 from manifests.values.rollouts import STAGED
 from providers.facts import ContainerFact, ContainerState, ProbeValue
+from reconciler.core.actions.steps import weight_id
 from reconciler.core.exits import grants
 from reconciler.core.exits.grants import UP, URGENT
 from reconciler.core.healing import restart_counters, restart_gates
@@ -29,6 +30,7 @@ from reconciler.core.model.want import Kind, Want
 from reconciler.core.replicas import availability, memory
 from reconciler.core.replicas.roster import Group
 from reconciler.core.rollouts import replacement
+from reconciler.core.traffic.weights import DeadMember
 
 STARTS_PER_NODE = 4
 """Containers started at the same time on a node; more gains nothing on common engines and starves what runs."""
@@ -70,9 +72,13 @@ class _Gate:
     """The counters of one decision while its candidates pass in order."""
 
     def __init__(
-        self, counters: RestartCounters, pruning: Pruning, dead: set[str], failing_checks: Mapping[str, bool]
+        self,
+        counters: RestartCounters,
+        pruning: Pruning,
+        dead: Mapping[str, Sequence[DeadMember]],
+        failing_checks: Mapping[str, bool],
     ) -> None:
-        self.counters, self.pruning, self.dead, self.first_dead = counters, pruning, dead, min(dead, default="")
+        self.counters, self.pruning, self.dead = counters, pruning, dead
         self.failing_checks, self.leaving = failing_checks, counters.ledger.grants
         self.desired, self.roster, self.counts, self.now = (
             counters.snap.desired,
@@ -128,9 +134,7 @@ class _Gate:
         message = replacement.may_start(self.roster.groups[workload.key], fact)
         if message:
             return Wait(want.object, Waiting.REPLACEMENT, message)
-        address = fact.address if fact is not None else ""
-        # Engines give a stopped container's address to the next one that starts: without an own address it may get any dead one.
-        dead = self.first_dead if not address else address if address in self.dead else ""
+        dead = self.dead_address(fact) if self.dead else ""
         if dead:
             message = f"a pool still sends traffic to {dead}, where no container runs"
             return Wait(want.object, Waiting.DEAD_ENDPOINT, message)
@@ -141,6 +145,33 @@ class _Gate:
             message = f"{want.container} failed {restart_counters.in_a_row(failures.streak)}"
             return Hold(want.object, want.id, Rule.BACK_OFF, message, until=at)
         return None
+
+    def dead_address(self, fact: ContainerFact | None) -> str:
+        """An address that still gets traffic, meant for another container, and that this one may get; empty if there is none.
+
+        Engines give a stopped container's address to the next one that starts: without an own address it may get any dead one.
+        A container that is started again where its own member is takes nothing from another one. It waits for weight 0 as well, but
+        not for a pool that cannot be written: with its member dead, that would only lengthen the outage. The same holds for members
+        of other replicas of its revision, which are meant for the same program.
+        """
+        own = fact.address if fact is not None else ""
+        reachable = sorted(self.dead) if not own else [own] if own in self.dead else []
+        members = [(address, member) for address in reachable for member in self.dead[address]]
+        if fact is None or not any(member.container == fact.id for _, member in members):
+            return next(iter(reachable), "")
+        revision = ("", "") if fact.mark is None else (fact.mark.workload, fact.mark.revision)
+        for address, member in members:
+            same = member.container == fact.id or (member.container and member.revision == revision != ("", ""))
+            if not (same and self.stays(member)):
+                return address
+        return ""
+
+    def stays(self, member: DeadMember) -> bool:
+        """Whether the weight of a dead member stays for now: its last write failed, or an operator suspended it."""
+        ledger, identity = self.counters.ledger, weight_id(member.provider, member.pool, member.endpoint)
+        return identity in ledger.step_failures or (
+            suspensions.suspended_document(self.desired, ledger, member.object, identity, self.now) is not None
+        )
 
     def concurrency(self, want: Want) -> Hold | None:
         failure = self.counters.ledger.step_failures.get(want.id)
@@ -291,13 +322,13 @@ def ask(
     counters: RestartCounters,
     wants: Iterable[Want],
     pruning: Pruning,
-    dead: set[str],
+    dead: Mapping[str, Sequence[DeadMember]],
     failing_checks: Mapping[str, bool],
 ) -> Gated:
     """Ask every candidate, the longest-wanted first, then by id.
 
     Args:
-        dead: addresses with weight where no container of this instance runs.
+        dead: members with weight where no container of this instance runs, by address.
         failing_checks: containers by id that fail balancers' own checks (True) or have not passed them yet (False).
     """
     since, now = counters.ledger.wanted, counters.snap.now

@@ -6,10 +6,13 @@ are in a private directory.
 """
 
 import os
+import re
 import shutil
+import stat
 import subprocess
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from glob import glob, has_magic
 from pathlib import Path
@@ -24,7 +27,57 @@ MOST_FILES = 2_000
 MOST_DEPTH = 20
 
 
-def test(target: str, main: Path, changed: Mapping[Path, bytes], scratch: Path, deadline: float) -> None:
+_READ_BY_TEST = re.compile(r".*(?:_certificate(?:_key)?|_crl|_dhparam|_password_file|_ticket_key)|load_module")
+"""Directives with a file that nginx reads during its test, besides `include`."""
+
+
+AFTER_TEST = 2_000_000_000
+"""A change during a test is reported as of so long (ns) after it, so that it is newer than the failure that the caller notes."""
+
+_Signature = tuple[object, ...] | None
+"""A file's inode, size and times, or a directory's visible names; None where there is neither."""
+
+
+@dataclass(slots=True)
+class Sources:
+    """The files and directories on which the result of a test depends, as they were when it began.
+
+    `ended` is when it ended, `noticed` when it was noticed that one of them has changed since (both wall clock, ns); 0 = not yet.
+    """
+
+    signatures: dict[Path, _Signature] = field(default_factory=dict)
+    ended: int = 0
+    noticed: int = 0
+
+    def add(self, path: Path) -> None:
+        """Add a file or directory. Call it before it is read."""
+        self.signatures.setdefault(path, _signature(path))
+
+    def changed(self) -> int:
+        """When it was noticed that one of them is not as it was; 0 = all are."""
+        if not self.noticed and any(_signature(path) != before for path, before in self.signatures.items()):
+            self.noticed = max(time.time_ns(), self.ended + AFTER_TEST)
+        return self.noticed
+
+
+def _signature(path: Path) -> _Signature:
+    try:
+        status = path.stat()
+        if stat.S_ISDIR(status.st_mode):
+            return tuple(sorted(name for name in os.listdir(path) if not name.startswith(".")))
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def test(
+    target: str,
+    main: Path,
+    changed: Mapping[Path, bytes],
+    scratch: Path,
+    deadline: float,
+    sources: Sources,
+) -> None:
     """Let nginx test `main` with these files in place of the present ones, or as new ones.
 
     Args:
@@ -33,16 +86,18 @@ def test(target: str, main: Path, changed: Mapping[Path, bytes], scratch: Path, 
         changed: the new bytes of files, by their absolute paths. Empty: the present configuration.
         scratch: a private directory, which is created and removed.
         deadline: monotonic seconds.
+        sources: gets the files and directories that were read.
 
     Raises:
-        Rejected: nginx refuses it, it does not include one of the files, or nginx is not installed.
-        Unreachable: the configuration cannot be read or copied, or the test takes too long.
+        Rejected: it does not include one of the files, or nginx is not installed.
+        Unreachable: nginx refuses the configuration, which others change too; it cannot be read or copied, or the test takes too
+            long.
     """
     copy = main.with_name(f".{main.name}.reconciler-test")
     shutil.rmtree(scratch, ignore_errors=True)
     try:
         scratch.mkdir(mode=0o700, parents=True)
-        stage = _Stage(target, main, changed, scratch)
+        stage = _Stage(target, main, changed, scratch, sources)
         text = stage.copy_of(main, 0)
         missing = sorted(str(path) for path in changed.keys() - stage.included)
         if missing:
@@ -67,7 +122,8 @@ def test(target: str, main: Path, changed: Mapping[Path, bytes], scratch: Path, 
 class _Stage:
     """The copies of one test. `included` are the changed files that the configuration includes."""
 
-    def __init__(self, target: str, main: Path, changed: Mapping[Path, bytes], scratch: Path) -> None:
+    def __init__(self, target: str, main: Path, changed: Mapping[Path, bytes], scratch: Path, sources: Sources) -> None:
+        self.sources = sources
         self.target, self.root, self.changed, self.scratch = target, main.parent, changed, scratch
         self.included: set[Path] = set()
         self._copies: dict[Path, Path] = {}
@@ -80,19 +136,20 @@ class _Stage:
             raise Unreachable(
                 self.target, f"{path} is one of more than {MOST_FILES} files, or included more than {MOST_DEPTH} deep"
             )
+        self.sources.add(path)
         data = read(self.target, path)
         if data is None:
             return None  # nginx reports the missing file
         text = data.decode("utf-8", "surrogateescape")
         parts, at, differs = [], 0, False
         try:
-            includes = [
-                statement
-                for statement in statements(text)
-                if len(statement.words) == 2 and statement.words[0] == "include"
-            ]
+            pairs = [statement for statement in statements(text) if len(statement.words) == 2]
         except ValueError as error:
             raise Unreachable(self.target, f"{path}: {error}", "correct it; `nginx -t` shows details") from None
+        includes = [statement for statement in pairs if statement.words[0] == "include"]
+        for name, file in (statement.words for statement in pairs):
+            if _READ_BY_TEST.fullmatch(name) and "$" not in file and "\0" not in file:
+                self.sources.add(Path(self.root, file))
         for include in includes:
             paths = self._named_by(include.words[1])
             copies = [self._copy(path, depth + 1) for path in paths]
@@ -108,6 +165,10 @@ class _Stage:
         full = os.path.join(self.root, pattern)
         if not has_magic(full):
             return [Path(full)]
+        parts = Path(full).parts
+        fixed = next(number for number, part in enumerate(parts) if has_magic(part))
+        for directory in {Path(*parts[:fixed]), *map(Path, glob(os.path.dirname(full)))}:
+            self.sources.add(directory)
         new = {str(path) for path in self.changed if fnmatchcase(str(path), full) and path.parent == Path(full).parent}
         return [Path(path) for path in sorted({*glob(full), *new})]
 
@@ -157,4 +218,5 @@ def _run(target: str, main: Path, deadline: float) -> None:
     if done.returncode:
         lines = done.stderr.decode("utf-8", "replace").splitlines()
         reason = next((line for line in lines if "[emerg]" in line), lines[0] if lines else "no message")
-        raise Rejected(target, f"nginx refuses the configuration, nothing was changed: {reason[:300]}", "correct it")
+        # Another file may be at fault, or a name that does not resolve now: a later try may succeed.
+        raise Unreachable(target, f"nginx refuses the configuration, nothing was changed: {reason[:300]}", "correct it")

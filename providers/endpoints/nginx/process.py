@@ -2,7 +2,11 @@
 
 nginx does not say which configuration it has loaded. But each reload starts new workers and then shuts the old ones down. So a
 file is loaded if it has not changed since the oldest worker that accepts connections started. Each look reads that from the kernel
-again. Used by `provider.py`.
+again.
+
+A file that changes while nginx reads a slow configuration is older than the workers that start then, but not loaded. For our own
+files `Signal` is exact: a master that loads blocks the signal to reload, and the kernel shows that it is still pending. Used by
+`provider.py`.
 """
 
 import os
@@ -10,6 +14,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +25,9 @@ TICK = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
 POLL = 0.01
 """Seconds between looks at the workers during a reload."""
+
+LONGEST_LOAD = 60_000_000_000
+"""How long (ns) nginx may take to load a configuration before it counts as one that it did not load, and is told again."""
 
 MASTER, WORKER = b"nginx: master process", b"nginx: worker process"
 
@@ -76,20 +84,63 @@ def running(target: str, pid_file: str) -> Running:
     return Running(Process(pid, start), frozenset(_workers(pid)))
 
 
-def reload(target: str, before: Running, pid_file: str, deadline: float) -> Running:
-    """Signal the master to load its configuration, and wait until all workers that accept connections are new.
+@dataclass(slots=True)
+class Signal:
+    """A signal to reload, from before the files are written until the workers that it brings have taken over.
+
+    Attributes:
+        pools: the pools whose files are loaded by it.
+        before: the master and workers before the signal.
+        pending: the latest instant (CLOCK_BOOTTIME, ns) at which the master had not begun to load; 0 = the signal was not sent yet.
+        taken: the master has begun to load. What it loads is at least as new as the signal.
+    """
+
+    pools: frozenset[str]
+    before: Running
+    pending: int = 0
+    taken: bool = False
+
+    def is_fresh(self) -> bool:
+        """Whether it was sent, and nginx may still be loading: it has pended until lately."""
+        return self.pending > 0 and time.clock_gettime_ns(time.CLOCK_BOOTTIME) - self.pending < LONGEST_LOAD
+
+    def is_over(self, now: Running) -> bool:
+        """Whether only workers that started after this signal accept connections, or another master has replaced this one.
+
+        The workers of a reload that was under way when the signal was sent are too old: nginx starts workers 100 ms before it looks
+        at signals again, which is much more than `POLL`.
+        """
+        if now.master != self.before.master:
+            return True
+        if not self.pending:
+            return False
+        if not self.taken:
+            at = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+            if _is_pending(self.before.master.pid):
+                self.pending = at
+                return False
+            self.taken = True
+        return bool(now.workers - self.before.workers) and all(
+            worker not in self.before.workers and (worker.start + 2) * TICK > self.pending for worker in now.workers
+        )
+
+
+def send(target: str, signal_: Signal) -> None:
+    """Signal the master to load its configuration.
 
     Raises:
         Rejected: no permission to signal the master; no signal was sent.
-        OutcomeUnknown: it did not happen before `deadline` (monotonic seconds), or nginx is gone.
+        OutcomeUnknown: nginx is gone.
     """
+    master = signal_.before.master
     try:
-        handle = os.pidfd_open(before.master.pid)
+        handle = os.pidfd_open(master.pid)
     except OSError as error:
         raise OutcomeUnknown(target, f"the master of nginx is gone: {error.strerror}", "start nginx") from error
     try:
-        if _start(before.master.pid, 0) != before.master.start:
+        if _start(master.pid, 0) != master.start:
             raise OutcomeUnknown(target, "another process has replaced the master of nginx", "retried automatically")
+        signal_.pending = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         signal.pidfd_send_signal(handle, signal.SIGHUP)
     except PermissionError:
         raise Rejected(target, "this user may not signal nginx's master", "run as the master's user") from None
@@ -97,19 +148,36 @@ def reload(target: str, before: Running, pid_file: str, deadline: float) -> Runn
         raise OutcomeUnknown(target, "the master of nginx is gone", "start nginx") from None
     finally:
         os.close(handle)
+
+
+def await_workers(target: str, signal_: Signal, pid_file: str, deadline: float) -> Running:
+    """Wait until all workers that accept connections were started after the signal.
+
+    Raises:
+        OutcomeUnknown: it did not happen before `deadline` (monotonic seconds), or nginx is gone.
+    """
     while True:
         try:
             now = running(target, pid_file)
         except ProviderError as error:
             raise OutcomeUnknown(target, f"after the reload: {error.cause}", error.next_step) from error
-        if now.workers and not now.workers & before.workers:
+        if signal_.is_over(now):
             return now
         if time.monotonic() >= deadline:
-            old = "old workers go on" if now.workers - before.workers else "it started no new worker"
-            cause = f"master {before.master.pid} got the signal to reload, but {old}"
+            old = "old workers go on" if now.workers - signal_.before.workers else "it started no new worker"
+            cause = f"master {now.master.pid} got the signal to reload, but {old}"
             raise OutcomeUnknown(target, cause, "check nginx's error log")
         # nginx does not announce new workers; the deadline limits the loop.
         time.sleep(POLL)
+
+
+def _is_pending(pid: int) -> bool:
+    """Whether the signal to reload waits for this process to look at it (proc(5), status). False when it cannot be read."""
+    with suppress(OSError, ValueError, IndexError):
+        for line in Path(f"/proc/{pid}/status").read_bytes().splitlines():
+            if line.startswith((b"SigPnd:", b"ShdPnd:")) and int(line.split()[1], 16) >> (signal.SIGHUP - 1) & 1:
+                return True
+    return False
 
 
 def _wall_of_boot() -> int:

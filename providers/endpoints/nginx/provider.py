@@ -6,9 +6,11 @@
     }
 
 Only servers between our markers are ours; see `text.py`. nginx has no interface at run time: the file has the desired weights, and
-the age of the workers says whether it is loaded. Members of a file that is not loaded (after a kill between write and reload, or
-an edit) have the weight `NOT_LOADED`, which no manifest can ask for: so the next step loads the file. Sessions are never known
-and cannot be ended: old workers finish theirs.
+the age of the workers says whether it is loaded. Until it is (during a reload, after a kill between write and reload, or after an
+edit), the weights are those of the content that the same workers have loaded, which `loaded.py` remembers. Without that they are
+unknown. Sessions are never known and cannot be ended: old workers finish theirs.
+
+Changes that wait for each other go together: one test and one reload, and at most one reload in `reloadInterval`.
 """
 
 import os
@@ -16,6 +18,7 @@ import re
 import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
@@ -26,7 +29,9 @@ from pydantic import BaseModel
 from manifests.values.desired import SECOND, Role
 from providers.actions import CutSessions, EndpointAction, SetWeight
 from providers.endpoints.nginx import config_test, process
-from providers.endpoints.nginx.process import Running
+from providers.endpoints.nginx.config_test import Sources
+from providers.endpoints.nginx.loaded import LoadedFiles
+from providers.endpoints.nginx.process import Running, Signal
 from providers.endpoints.nginx.settings import NginxSettings
 from providers.endpoints.nginx.text import PLACEHOLDER, Member, Upstream, empty, parse, render
 from providers.errors import Conflict, Foreign, Gone, OutcomeUnknown, ProviderError, Rejected, Unreachable
@@ -42,9 +47,6 @@ SUFFIX = ".conf"
 MAX_WEIGHT = 65_535
 """Largest weight that we write; nginx takes any positive number."""
 
-NOT_LOADED = MAX_WEIGHT + 1
-"""The weight of a member in a file that is not loaded: its weight in the running nginx is unknown."""
-
 MAX_PORT = 65_535
 
 READ_TRIES = 5
@@ -53,13 +55,14 @@ READ_TRIES = 5
 
 @dataclass(slots=True)
 class _Draft:
-    """One pool's file during a change. `before`: its present bytes, None without a file."""
+    """One pool's file. `before`: its present bytes, None without a file. `in_force`: what the workers have loaded, if known."""
 
     pool: str
     path: Path
     before: bytes | None
     upstream: Upstream
     loaded: bool
+    in_force: Upstream | None
     members: dict[Endpoint, Member]
     actions: list[int] = field(default_factory=list)
 
@@ -68,6 +71,16 @@ class _Draft:
         if self.members == self.upstream.ours and self.before is not None:
             return self.before
         return render(self.upstream, self.members, instance).encode("utf-8", "surrogateescape")
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    """The actions of one call, which may go together with those of other calls; and their outcome."""
+
+    actions: Sequence[EndpointAction]
+    errors: tuple[ProviderError | None, ...] = ()
+    failure: ProviderError | None = None
+    done: threading.Event = field(default_factory=threading.Event)
 
 
 class NginxEndpoints:
@@ -84,9 +97,14 @@ class NginxEndpoints:
         self._directory = Path(settings.directory)
         self._target = f"provider {name}"
         self._writing = threading.Lock()
+        self._jobs: list[_Job] = []
+        self._loaded = LoadedFiles(Path(context.state_dir, f"nginx-{name}.json"))
+        self._signal: Signal | None = None
+        self._reloaded = -float("inf")
+        self._refused: Sources | None = None
 
     def observe(self, pools: Collection[str]) -> tuple[PoolFact, ...]:
-        """The named pools, plus those with members of ours. No file: empty.
+        """The named pools, plus those with members of ours. No file: empty. A pool whose loaded members are not known says so.
 
         Raises:
             Unreachable: nginx does not run, or a file cannot be read or parsed.
@@ -97,9 +115,11 @@ class NginxEndpoints:
         drafts = {pool: self._read(pool, path, running) for pool, path in wanted.items()}
         for pool in set(self._present()) - wanted.keys():
             draft = self._read(pool, self._path(pool), running)
-            if draft.members:
+            if draft.members or (draft.in_force is not None and draft.in_force.ours):
                 drafts[pool] = draft
-        return tuple(self._fact(drafts[pool], running) for pool in sorted(drafts))
+        refused = self._refused
+        changed = 0 if refused is None else refused.changed()
+        return tuple(self._fact(drafts[pool], running, changed) for pool in sorted(drafts))
 
     def perform(self, actions: Sequence[EndpointAction]) -> Performed:
         """Set weights and remove endpoints, with one test and one reload; wait for a new worker.
@@ -115,14 +135,25 @@ class NginxEndpoints:
             Unreachable: nginx does not run, or another writer holds the lock; nothing was begun.
             Rejected: the directory cannot be used.
         """
-        deadline = time.monotonic() + self._settings.timeout / SECOND
-        if not self._writing.acquire(timeout=self._settings.timeout / SECOND):
-            raise Unreachable(self._target, "an earlier write has not returned; nothing was changed")
-        try:
-            with locked(self._target, self._directory, max(0.0, deadline - time.monotonic())):
-                return Performed(self._perform_locked(actions, deadline))
-        finally:
-            self._writing.release()
+        limit = self._settings.timeout / SECOND
+        job = _Job(actions)
+        self._jobs.append(job)
+        if not self._writing.acquire(timeout=limit):
+            with suppress(ValueError):
+                self._jobs.remove(job)
+                raise Unreachable(self._target, "an earlier write has not returned; nothing was changed")
+            # An earlier call has taken these actions along.
+            if not job.done.wait(limit):
+                raise OutcomeUnknown(self._target, "an earlier write has not returned", "retried automatically")
+        else:
+            try:
+                if not job.done.is_set():
+                    self._perform_jobs()
+            finally:
+                self._writing.release()
+        if job.failure is not None:
+            raise job.failure
+        return Performed(job.errors)
 
     def check(self, pools: Collection[str]) -> tuple[str, ...]:
         """The reasons why these pools do not work, each with what to do; read-only.
@@ -181,25 +212,97 @@ class NginxEndpoints:
             upstream = parse(text, pool, self._context.instance)
         except ValueError as error:
             raise Unreachable(target, f"{path}: {error}", "correct the file, or move it away") from None
-        loaded = data is None or (changed is not None and running.has_loaded(changed))
-        return _Draft(pool, path, data, upstream, loaded, dict(upstream.ours))
+        loaded = not self._is_loading(pool, running) and (
+            data is None or (changed is not None and running.has_loaded(changed))
+        )
+        if loaded:
+            self._loaded.put(pool, text, running)
+            return _Draft(pool, path, data, upstream, True, upstream, dict(upstream.ours))
+        before = self._loaded.text(pool, running)
+        if before is not None:
+            with suppress(ValueError):  # it was parsed when it was put there; the stored copy may be damaged
+                return _Draft(
+                    pool, path, data, upstream, False, parse(before, pool, self._context.instance), dict(upstream.ours)
+                )
+        # A file without a member of ours is the operator's, written before our first change: nothing of ours is loaded.
+        in_force = None if upstream.ours or self._is_loading(pool, running) else upstream
+        return _Draft(pool, path, data, upstream, False, in_force, dict(upstream.ours))
 
-    def _fact(self, draft: _Draft, running: Running) -> PoolFact:
-        facts = [
-            MemberFact(member.endpoint, member.weight if draft.loaded else NOT_LOADED, True, member.name)
-            for member in draft.members.values()
-        ]
+    def _is_loading(self, pool: str, running: Running) -> bool:
+        """Whether the file was written, and the reload that loads it is not over, whatever the age of the workers says."""
+        signal = self._signal
+        if signal is None:
+            return False
+        if signal.is_over(running):
+            if self._signal is signal:
+                self._signal = None
+            return False
+        return pool in signal.pools
+
+    def _fact(self, draft: _Draft, running: Running, changed: int) -> PoolFact:
+        pace = self._settings.reload_interval
+        if draft.in_force is None:
+            cause = f"{draft.path} has changed since nginx loaded its configuration"
+            unknown = f"pool {draft.pool}: {cause}; run nginx -s reload, if nginx is not reloading now"
+            return PoolFact(draft.pool, (), running.epoch, unknown=unknown, pace=pace, changed=changed)
+        ours = draft.in_force.ours
+        facts = [MemberFact(member.endpoint, member.weight, True, member.name) for member in ours.values()]
         facts += [
             MemberFact(place, member.weight, False, "")
-            for place, member in draft.upstream.foreign.items()
-            if place not in draft.members
+            for place, member in draft.in_force.foreign.items()
+            if place not in ours
         ]
-        return PoolFact(draft.pool, tuple(sorted(facts)), running.epoch)
+        return PoolFact(draft.pool, tuple(sorted(facts)), running.epoch, pace=pace, changed=changed)
 
     # --- writing --------------------------------------------------------------------------------------------------
 
-    def _perform_locked(self, actions: Sequence[EndpointAction], deadline: float) -> tuple[ProviderError | None, ...]:
+    def _perform_jobs(self) -> None:
+        """Do the actions of all calls that wait, after the pause that is left since the latest reload. Only under `_writing`."""
+        pause = self._reloaded + self._settings.reload_interval / SECOND - time.monotonic()
+        jobs: list[_Job] = []
+        try:
+            jobs = self._take()
+            deadline = time.monotonic() + self._settings.timeout / SECOND
+            with locked(self._target, self._directory, self._settings.timeout / SECOND):
+                running, drafts, errors = self._prepare(jobs)
+                if pause <= 0 or not drafts:
+                    self._write(drafts, running, errors, deadline)
+                    self._share(jobs, errors)
+                    return
+            time.sleep(pause)
+            jobs += self._take()
+            deadline = time.monotonic() + self._settings.timeout / SECOND
+            with locked(self._target, self._directory, self._settings.timeout / SECOND):
+                running, drafts, errors = self._prepare(jobs)
+                self._write(drafts, running, errors, deadline)
+                self._share(jobs, errors)
+        except ProviderError as error:
+            for job in jobs:
+                job.failure = error
+        finally:
+            for job in jobs:
+                if not job.done.is_set() and job.failure is None:
+                    job.failure = OutcomeUnknown(self._target, "the call was interrupted", "retried automatically")
+                job.done.set()
+
+    def _take(self) -> list[_Job]:
+        jobs: list[_Job] = []
+        while self._jobs:
+            jobs.append(self._jobs.pop(0))
+        return jobs
+
+    def _share(self, jobs: Sequence[_Job], errors: Sequence[ProviderError | None]) -> None:
+        """Give each call the outcomes of its actions."""
+        at = 0
+        for job in jobs:
+            job.errors = tuple(errors[at : at + len(job.actions)])
+            at += len(job.actions)
+            job.done.set()
+
+    def _prepare(self, jobs: Sequence[_Job]) -> tuple[Running, list[_Draft], list[ProviderError | None]]:
+        """nginx, the files to write or load, and the outcome of each action so far. Reads only."""
         running = process.running(self._target, self._settings.pid_file)
+        actions = [action for job in jobs for action in job.actions]
         errors: list[ProviderError | None] = [None] * len(actions)
         drafts: dict[str, _Draft] = {}
         for index, action in enumerate(actions):
@@ -211,28 +314,54 @@ class NginxEndpoints:
                 draft.actions.append(index)
             except ProviderError as error:
                 errors[index] = error
-        texts = {draft.path: draft.bytes(self._context.instance) for draft in drafts.values() if draft.actions}
         due = [
             draft
             for draft in drafts.values()
-            if draft.path in texts and (texts[draft.path] != draft.before or not draft.loaded)
+            if draft.actions and (draft.bytes(self._context.instance) != draft.before or not draft.loaded)
         ]
+        return running, due, errors
+
+    def _write(
+        self, due: Sequence[_Draft], running: Running, errors: list[ProviderError | None], deadline: float
+    ) -> None:
+        """Test the files, put them in place and load them."""
         if not due:
-            return tuple(errors)
+            return
+        texts = {draft.path: draft.bytes(self._context.instance) for draft in due}
+        under_way = self._signal
+        if (
+            under_way is not None
+            and under_way.is_fresh()
+            and all(draft.pool in under_way.pools and texts[draft.path] == draft.before for draft in due)
+        ):
+            # nginx still loads these very files; another signal would make it begin again.
+            self._await(due, under_way, errors, deadline)
+            return
         try:
-            self._test({draft.path: texts[draft.path] for draft in due}, deadline)
+            self._test(texts, deadline)
         except ProviderError as error:
             _fail(errors, due, error)
-            return tuple(errors)
+            return
+        # From here on no age of a worker says that these files are loaded, until the signal is over. A kill leaves the record.
+        self._loaded.save()
+        self._signal = signal = Signal(frozenset(draft.pool for draft in due), running)
         running.settle()
         put = [draft for draft in due if self._put(draft, texts[draft.path], errors)]
         if put:
-            self._load(put, running, errors, deadline)
-        return tuple(errors)
+            self._load(put, signal, errors, deadline)
+        else:
+            self._signal = None
 
     def _test(self, texts: Mapping[Path, bytes], deadline: float) -> None:
         scratch = Path(self._context.state_dir, f"nginx-test-{self.name}")
-        config_test.test(self._target, Path(self._settings.configuration), texts, scratch, deadline)
+        sources = Sources()
+        try:
+            config_test.test(self._target, Path(self._settings.configuration), texts, scratch, deadline, sources)
+        except ProviderError:
+            sources.ended = time.time_ns()
+            self._refused = sources
+            raise
+        self._refused = None
 
     def _put(self, draft: _Draft, data: bytes, errors: list[ProviderError | None]) -> bool:
         """Replace a file, or mark it as changed now: it is loaded once all workers are newer. False: its actions have an error."""
@@ -249,24 +378,40 @@ class NginxEndpoints:
         return errors[draft.actions[0]] is None
 
     def _load(
-        self, drafts: Sequence[_Draft], running: Running, errors: list[ProviderError | None], deadline: float
+        self, drafts: Sequence[_Draft], signal: Signal, errors: list[ProviderError | None], deadline: float
     ) -> None:
         """Reload nginx and check that the files are loaded."""
         try:
-            now = process.reload(self._target, running, self._settings.pid_file, deadline)
+            process.send(self._target, signal)
         except ProviderError as error:
-            # The files are in place in any case, and the next reload of nginx loads them.
-            _fail(
-                errors,
-                drafts,
-                OutcomeUnknown(error.target, f"the files are written, but: {error.cause}", error.next_step),
-            )
+            if not signal.pending:
+                self._signal = None  # nothing was sent: the age of the workers is right
+            _fail(errors, drafts, _written(error))
             return
+        self._await(drafts, signal, errors, deadline)
+
+    def _await(
+        self, drafts: Sequence[_Draft], signal: Signal, errors: list[ProviderError | None], deadline: float
+    ) -> None:
+        """Wait until the new workers have taken over, and check that they have loaded the files."""
+        try:
+            now = process.await_workers(self._target, signal, self._settings.pid_file, deadline)
+        except ProviderError as error:
+            _fail(errors, drafts, _written(error))
+            return
+        finally:
+            self._reloaded = time.monotonic()
+        self._signal = None
         for draft in drafts:
-            changed = _changed(f"pool {draft.pool}", draft.path)
-            if changed is None or not now.has_loaded(changed):
+            if not self._read(draft.pool, draft.path, now).loaded:
                 cause = f"another writer changed {draft.path} while nginx loaded it"
                 _fail(errors, [draft], OutcomeUnknown(f"pool {draft.pool}", cause, "retried automatically"))
+        self._loaded.save()
+
+
+def _written(error: ProviderError) -> OutcomeUnknown:
+    """The files are in place in any case, and the next reload of nginx loads them."""
+    return OutcomeUnknown(error.target, f"the files are written, but: {error.cause}", error.next_step)
 
 
 def _unchanged(target: str, path: Path) -> tuple[bytes | None, int | None]:
@@ -317,22 +462,26 @@ def _check(action: EndpointAction) -> None:
 
 
 def _apply(draft: _Draft, action: EndpointAction, instance: str) -> None:
-    """Compare an action with the draft and apply it. A member that is not loaded also matches the weight `NOT_LOADED`."""
+    """Compare an action with the draft and apply it. Before the file is loaded, a plan may also rest on what the workers have."""
     target = object_of(action)
     member = draft.members.get(action.endpoint)
     if member is None and (other := draft.upstream.foreign.get(action.endpoint)) is not None:
         owner = f"belongs to instance {other.owner}" if other.owner else "belongs to no instance"
         raise Foreign(target, owner, f"remove it from {draft.path}, or use another pool")
     current = None if member is None else member.weight
-    unloaded = member is not None and not draft.loaded and member == draft.upstream.ours.get(action.endpoint)
+    untouched = member == draft.upstream.ours.get(action.endpoint)
+    in_force = current
+    if not draft.loaded and untouched and draft.in_force is not None:
+        served = draft.in_force.ours.get(action.endpoint)
+        in_force = None if served is None else served.weight
     if isinstance(action, SetWeight):
-        if current not in (action.weight, action.before) and not (unloaded and action.before == NOT_LOADED):
+        if action.before not in (current, in_force) and current != action.weight:
             kind = Gone if current is None else Conflict
             raise kind(target, f"the plan saw weight {action.before}, now it is {current}", "retried automatically")
         if current != action.weight:  # a changed name alone needs no reload
             draft.members[action.endpoint] = Member(action.endpoint, action.weight, action.name, instance)
         return
-    if current or unloaded:
-        weight = "a weight that nginx may not have loaded" if unloaded else f"weight {current}"
+    if in_force or current or (draft.in_force is None and untouched and current is not None):
+        weight = f"weight {in_force or current}" if in_force or current else "a weight that nginx may not have loaded"
         raise Conflict(target, f"still has {weight}", "set its weight to 0 first")
     draft.members.pop(action.endpoint, None)

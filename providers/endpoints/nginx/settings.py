@@ -39,3 +39,7 @@ class NginxSettings(BaseModel):
     timeout: Delay = Field(
         default=Duration(10 * SECOND), description="Longest time of one change: its test and the reload."
     )
+    reload_interval: Delay = Field(
+        default=Duration(SECOND),
+        description="Shortest time between two reloads. Changes that come sooner wait, and go together with the next ones.",
+    )

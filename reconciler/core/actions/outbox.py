@@ -5,6 +5,7 @@
 
 from dataclasses import replace
 
+from providers.actions import Action, CutSessions, RemoveEndpoint, SetWeight
 from reconciler.core.actions import asked
 from reconciler.core.limits import suspensions
 from reconciler.core.model.ledger import Grant, Ledger
@@ -20,6 +21,7 @@ class Outbox:
         self.desired, self.ledger, self.now = snap.desired, ledger, snap.now
         self.busy, self.under_way, self.pushes = snap.observed.busy, snap.observed.under_way, snap.observed.pushes
         self.references = snap.observed.references
+        self.pools = snap.sight.pools
         self.steps: list[Step] = []
         self.holds: list[Hold] = []
         self.waits: list[Wait] = []
@@ -39,13 +41,20 @@ class Outbox:
             return
         hold = suspensions.busy(self.busy, step.id, step.target, step.object, self.now)
         failure = self.ledger.step_failures.get(step.id)
-        if hold is None and failure is not None:
+        if hold is None and failure is not None and failure.last.wall >= self._changed(step.action):
             digest = asked.digest(step.action, self.desired, self.references)
             hold = suspensions.failed(failure, step.id, step.object, digest, self.now)
         if hold is None:
             self.steps.append(step)
         else:
             self.holds.append(hold)
+
+    def _changed(self, action: Action) -> int:
+        """When the cause of a pool's refusals may have changed last (wall clock, ns)."""
+        if not isinstance(action, SetWeight | RemoveEndpoint | CutSessions):
+            return 0
+        pool = self.pools.get((action.provider, action.pool))
+        return 0 if pool is None else pool.changed
 
     def granted(self, name: str, grant: Grant | None) -> None:
         """Replace a grant; None ends it."""

@@ -23,7 +23,7 @@ from reconciler.core.model.reasons import Reason, Wait, Waiting
 from reconciler.core.model.revision import FULL
 from reconciler.core.model.weight_memory import Cut, Ready, Weighed
 from reconciler.core.traffic import floors, other_writers, shares
-from reconciler.core.traffic.weights import MemberChange, Weights
+from reconciler.core.traffic.weights import DeadMember, MemberChange, Weights
 
 _PASS, _UNKNOWN = ProbeValue.PASS, ProbeValue.UNKNOWN
 _RUNNING, _READY, _ON_OFF = ContainerState.RUNNING, Reason.READY, Takes.ON_OFF
@@ -134,7 +134,7 @@ class Pool:
         # An operator who forces an endpoint up wants all of its weight.
         if service.ramp is not None and ramps and belief.reason is not Reason.FORCED_UP:
             carried = other_writers.carried(self.rows.get(endpoint), before, self.fact.epoch)
-            after, step = shares.grown(weight, service.ramp, row.since, now, carried)
+            after, step = shares.grown(weight, service.ramp, row.since, now, carried, self.fact.pace)
         if before == after == service.weight and self.key not in row.full:
             self.out.ready[fact.id] = row._replace(full=(*row.full, self.key))
         if after == weight:
@@ -171,7 +171,8 @@ class Pool:
         if fact.state is not _RUNNING:
             self.want(endpoint, belief, member, 0, belief.reason, fact=True)
             if before:
-                out.dead.add(endpoint.address)
+                place = (self.service.key, self.balancer.provider, self.balancer.pool, endpoint)
+                out.dead.setdefault(endpoint.address, []).append(DeadMember(*place, fact.id, _revision(fact)))
             return
         if share == 0:
             # Before everything else, DNS withdrawal included: an activation lowers weights as soon as the raised ones were read

@@ -24,7 +24,7 @@ from reconciler.core.replicas.roster import Roster
 from reconciler.core.replicas.snapshot import Snapshot
 from reconciler.core.traffic import floors
 from reconciler.core.traffic.pool import Pool
-from reconciler.core.traffic.weights import MemberChange, Weights
+from reconciler.core.traffic.weights import DeadMember, MemberChange, Weights
 
 _RUNNING = ContainerState.RUNNING
 
@@ -131,7 +131,7 @@ def _leave(snap: Snapshot, ledger: Ledger, leftover: _Leftover, living: _Living,
             if snap.roster.unreadable_nodes:
                 continue
             if member.weight > 0:
-                out.dead.add(member.endpoint.address)
+                out.dead.setdefault(member.endpoint.address, []).append(DeadMember(*place, member.endpoint))
             out.changes.append(change)
             continue
         change = change._replace(container=fact.name)

@@ -62,7 +62,7 @@ STEP = SECOND
 """The shortest time between two steps: balancers are observed about that often, and finer steps would not show."""
 
 
-def grown(full: int, ramp: Ramp, since: Instant, now: Now, carried: int = 0) -> tuple[int, int]:
+def grown(full: int, ramp: Ramp, since: Instant, now: Now, carried: int = 0, pace: int = 0) -> tuple[int, int]:
     """(its weight now, the steady instant of the next step). Never 0, and only whole weights are steps.
 
     A ramp lowers nothing: an endpoint that carries more than its ramp would give it now keeps that until the ramp gives more. So a
@@ -72,12 +72,17 @@ def grown(full: int, ramp: Ramp, since: Instant, now: Now, carried: int = 0) -> 
         full: the weight at the end of the ramp.
         since: when it first became ready in its generation.
         carried: the weight that it carries.
+        pace: weights change at multiples of this time only (ns, steady clock), so that those of several members go together; 0 = at
+            any time.
     """
     low = max(1, -(-full * ramp.min_share // 100))
     age = elapsed(since, now)
+    if pace:
+        age = max(0, age - now.steady % pace)
     if max(low, carried) >= full or age >= ramp.duration:
         return full, FOREVER
     steps = min(full - low, max(1, ramp.duration // STEP))
     done = age * steps // ramp.duration
     weight = low + (full - low) * done // steps
-    return max(weight, carried), due(since, -(-(done + 1) * ramp.duration // steps), now)
+    step = due(since, -(-(done + 1) * ramp.duration // steps), now)
+    return max(weight, carried), -(-step // pace) * pace if pace else step

@@ -27,6 +27,21 @@ class MemberChange(NamedTuple):
     reason: Reason
 
 
+class DeadMember(NamedTuple):
+    """A member with weight where no container of ours runs any more.
+
+    object: its service or pool. container, revision: the id of the stopped container whose member it is, and its (workload, hash);
+    empty where that container is gone.
+    """
+
+    object: str
+    provider: str
+    pool: str
+    endpoint: Endpoint
+    container: str = ""
+    revision: tuple[str, str] = ("", "")
+
+
 @dataclass(slots=True)
 class ContainerTraffic:
     """What pools show of one container.
@@ -54,7 +69,7 @@ class Weights:
 
     containers: what pools show of each container, by its id, because a name may exist on two nodes while a replica moves.
     endpoints: the endpoints of every service by its key, with or without pools. strays: members of pools or services that no
-    manifest names any more; removing them is pruning. dead: addresses with weight where no container of ours runs any more.
+    manifest names any more; removing them is pruning. dead: members with weight where no container of ours runs any more, by address.
     suspect: ids of containers whose failed liveness is doubted. sound: ids of containers, suspect or not, of which only the
     liveness probe fails. ready, weighed, cuts, panics: for the ledger.
     """
@@ -65,7 +80,7 @@ class Weights:
     strays: list[MemberChange] = field(default_factory=list)
     holds: list[Hold] = field(default_factory=list)
     waits: list[Wait] = field(default_factory=list)
-    dead: set[str] = field(default_factory=set)
+    dead: dict[str, list[DeadMember]] = field(default_factory=dict)
     suspect: frozenset[str] = frozenset()
     sound: frozenset[str] = frozenset()
     ready: dict[str, Ready] = field(default_factory=dict)

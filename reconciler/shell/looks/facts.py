@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 
 from manifests.values.desired import SECOND, Desired, Role
-from providers.errors import ProviderError
+from providers.errors import ProviderError, Unreachable
 from providers.facts import ContainerFact, Known, PoolFact, Unknown, ZoneFact
 from reconciler.core.health.belief import CADENCES
 from reconciler.core.model.observed import PoolFacts, RuntimeFacts, ZoneFacts
@@ -215,6 +215,10 @@ class Looks:
         before = self.pools.get(key)
         if isinstance(before, Known) and before.observed_at > began:
             return False
+        if fact.unknown:
+            since = before.since if isinstance(before, Unknown) else began
+            self.pools[key] = Unknown(fact.unknown, key[0], since)
+            return before != self.pools[key]
         self.pools[key] = Known(fact, key[0], began)
         return not isinstance(before, Known) or before.value != fact
 
@@ -297,6 +301,8 @@ class Looks:
         facts = await self.runner.run(lambda: provider.observe([pool]))
         fact = next((fact for fact in facts if fact.pool == pool), PoolFact(pool))
         self._put_pool((name, pool), fact, began)
+        if fact.unknown:
+            raise Unreachable(f"pool {pool}", fact.unknown.removeprefix(f"pool {pool}: "))
         return fact
 
     def put_read_back(self, name: str, fact: PoolFact, began: int) -> bool:

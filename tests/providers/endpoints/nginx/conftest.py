@@ -34,6 +34,7 @@ def nginx(running_nginx: Nginx) -> Nginx:
 
 def settings_of(nginx: Nginx, **more: object) -> NginxSettings:
     paths = {"directory": str(nginx.pools), "configuration": str(nginx.main), "pidFile": str(nginx.pid_file)}
+    more = {"reloadInterval": "100ms", **more}
     return NginxSettings.model_validate({**paths, **more})
 
 

@@ -1,8 +1,10 @@
 """Changes that reach nginx and those that do not: the test before, the check after, and lines of other owners."""
 
 import os
+import shutil
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -10,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from providers.actions import CutSessions, RemoveEndpoint, SetWeight
-from providers.endpoints.nginx.provider import NOT_LOADED, NginxEndpoints
+from providers.endpoints.nginx.provider import NginxEndpoints
 from providers.errors import Conflict, Foreign, OutcomeUnknown, Rejected, Unreachable
 from providers.facts import Endpoint, MemberFact
 from providers.testing.checks import perform_one
@@ -120,7 +122,7 @@ def test_a_configuration_that_nginx_refuses_changes_nothing(nginx: Nginx, pools:
     perform_one(endpoints, put(PLACE, 10))
     before, workers = file_of(nginx).read_bytes(), nginx.workers()
     nginx.write_main("no_such_directive on;")
-    with pytest.raises(Rejected, match='unknown directive "no_such_directive"'):
+    with pytest.raises(Unreachable, match='unknown directive "no_such_directive"'):
         perform_one(endpoints, put(PLACE, 20, before=10))
     assert (file_of(nginx).read_bytes(), nginx.workers()) == (before, workers)
     assert any("no_such_directive" in line for line in endpoints.check(["web"]))
@@ -156,13 +158,139 @@ def test_what_was_written_and_not_loaded_is_loaded_by_the_next_step(
     wait_until(lambda: killed.stat().st_ctime_ns + 30_000_000 < _touched(killed), "time goes on")
     killed.replace(file_of(nginx))
     again = pools()
-    assert {member.weight for member in members(again)} == {NOT_LOADED}
+    assert {member.endpoint: member.weight for member in members(again)} == {first: 10, second: 0}
     assert nginx.get("web") == (200, str(first.port).encode())
-    with pytest.raises(Conflict, match="may not have loaded"):
+    with pytest.raises(Conflict, match="still has weight 10"):
         perform_one(again, RemoveEndpoint("edge", "web", first, "web-0"))
-    assert again.perform([put(first, 0, before=NOT_LOADED), put(second, 10, before=NOT_LOADED)]).errors == (None, None)
+    assert again.perform([put(first, 0, before=10), put(second, 10, before=0)]).errors == (None, None)
     assert {member.endpoint: member.weight for member in members(again)} == {first: 0, second: 10}
     assert nginx.get("web") == (200, str(second.port).encode())
+
+
+def test_a_file_that_is_not_loaded_is_unknown_where_nothing_says_what_is(
+    nginx: Nginx, pools: Make, tmp_path: Path
+) -> None:
+    endpoints = pools()
+    perform_one(endpoints, put(PLACE, 10))
+    shutil.rmtree(tmp_path)
+    file_of(nginx).touch()
+    wait_until(lambda: not pools().observe(["web"])[0].members, "the file is newer than the workers")
+    assert "run nginx -s reload" in pools().observe(["web"])[0].unknown
+    nginx.reload()
+    assert [member.weight for member in members(pools())] == [10]
+
+
+def test_an_operators_reload_changes_no_weight_and_an_edit_shows_once_loaded(nginx: Nginx, pools: Make) -> None:
+    endpoints = pools()
+    perform_one(endpoints, put(PLACE, 10))
+    seen = {member.weight for member in members(endpoints)}
+    nginx.process.send_signal(signal.SIGHUP)
+    before = nginx.workers()
+    while nginx.workers() & before:
+        seen |= {member.weight for member in members(endpoints)}
+    assert seen == {10}
+    file_of(nginx).write_text(file_of(nginx).read_text().replace("weight=10", "weight=5"))
+    assert [member.weight for member in members(endpoints)] == [10]
+    nginx.reload()
+    assert [member.weight for member in members(endpoints)] == [5]
+
+
+@pytest.fixture
+def slow_nginx(nginx: Nginx) -> Iterator[Nginx]:
+    """nginx with a configuration that takes some tenths of a second to load."""
+    names = "".join(f"server {{ listen unix:{nginx.directory}/s; server_name ~^w{n}$; }}\n" for n in range(6_000))
+    sites = nginx.directory / "sites.conf"
+    sites.write_text(names)
+    (nginx.directory / "nested.conf").write_text("include pools/*.conf;\ninclude sites.conf;\n")
+    nginx.reload()
+    yield nginx
+    (nginx.directory / "nested.conf").write_text("include pools/*.conf; # those of reconciler\n")
+    nginx.reload()
+
+
+def test_a_slow_load_shows_the_old_weight_and_then_the_new_one_and_no_other(slow_nginx: Nginx, pools: Make) -> None:
+    endpoints = pools()
+    assert endpoints.perform([put(PLACE, 10), SetWeight("edge", "api", PLACE, "web-0", 7, None)]).errors == (None, None)
+    seen: list[int] = []
+    call = threading.Thread(target=perform_one, args=(endpoints, put(PLACE, 20, before=10)))
+    call.start()
+    while call.is_alive():
+        seen += [member.weight for member in members(endpoints)]
+        assert [member.weight for member in members(endpoints, "api")] == [7]
+    call.join()
+    seen += [member.weight for member in members(endpoints)]
+    assert (sorted(seen), {seen[0], seen[-1]}) == (seen, {10, 20})
+
+
+def test_a_reload_under_way_is_not_taken_for_the_one_that_loads_the_file(slow_nginx: Nginx, pools: Make) -> None:
+    endpoints, before = pools(), reloads(slow_nginx)
+    perform_one(endpoints, put(PLACE, 10))
+    for weight in (20, 30, 40):
+        slow_nginx.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: reloads(slow_nginx) > before, "nginx begins to load")
+        perform_one(endpoints, put(PLACE, weight, before=weight - 10))
+        before = reloads(slow_nginx)
+        assert "exiting" not in (slow_nginx.directory / "out.log").read_text()
+        assert [member.weight for member in members(endpoints)] == [weight]
+        # Two reloads of nginx have ended, its own and that of the operator: nothing is pending any more.
+        pending = Path(f"/proc/{slow_nginx.process.pid}/status").read_text()
+        assert "ShdPnd:\t0000000000000000" in pending
+
+
+def test_calls_that_wait_for_each_other_share_one_reload_in_an_interval(nginx: Nginx, pools: Make) -> None:
+    endpoints = pools(reloadInterval="1s")
+    perform_one(endpoints, put(PLACE, 10))
+    before, began = reloads(nginx), time.monotonic()
+    places = [Endpoint("192.0.2.2", port) for port in range(80, 88)]
+    calls = [threading.Thread(target=perform_one, args=(endpoints, put(place, 5))) for place in places]
+    for call in calls:
+        call.start()
+    for call in calls:
+        call.join()
+    assert reloads(nginx) == before + 1
+    assert time.monotonic() - began > 0.5
+    assert {member.endpoint for member in members(endpoints)} == {PLACE, *places}
+
+
+def test_a_refused_configuration_says_when_one_of_its_files_changes(nginx: Nginx, pools: Make) -> None:
+    endpoints, sites = pools(), nginx.directory / "sites"
+    sites.mkdir()
+    (nginx.directory / "nested.conf").write_text("include pools/*.conf; include sites/*.conf; include sites/*/on.conf;")
+    broken = sites / "other.conf"
+
+    def changed() -> int:
+        return endpoints.observe(["web"])[0].changed
+
+    def refused() -> None:
+        broken.write_text("no_such_directive on;")
+        with pytest.raises(Unreachable, match="no_such_directive"):
+            perform_one(endpoints, put(PLACE, 10))
+        assert changed() == 0
+
+    def replace() -> None:
+        new = sites / ".new"
+        new.write_text("")
+        new.rename(broken)
+
+    repairs: list[Callable[[], object]] = [
+        broken.unlink,
+        replace,
+        lambda: (sites / "more.conf").write_text(""),
+        lambda: (sites / "a").mkdir(),
+        lambda: (sites / "a" / "on.conf").write_text(""),
+        nginx.write_main,
+    ]
+    for repair in repairs:
+        refused()
+        failed = time.time_ns()
+        repair()
+        assert changed() > failed
+        assert changed() == changed()
+    broken.write_text("")
+    perform_one(endpoints, put(PLACE, 10))
+    assert changed() == 0
+    (nginx.directory / "nested.conf").write_text("include pools/*.conf; # those of reconciler\n")
+    shutil.rmtree(sites)
 
 
 def _touched(path: Path) -> int:
@@ -181,7 +309,7 @@ def test_a_reload_that_brings_no_worker_is_an_unknown_outcome_and_heals(nginx: N
     try:
         with pytest.raises(OutcomeUnknown, match="it started no new worker"):
             perform_one(endpoints, put(PLACE, 20, before=10))
-        assert [member.weight for member in members(endpoints)] == [NOT_LOADED]
+        assert [member.weight for member in members(endpoints)] == [10]
         before = nginx.workers()
     finally:
         os.kill(nginx.process.pid, signal.SIGCONT)
