@@ -3,12 +3,15 @@
 A provider may have a `check` method, which returns missing settings and rights with the lines to add.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from manifests.values.desired import Desired, Role
+from manifests.values.rollouts import Strategy
 from providers.errors import ProviderError
+from providers.facts import PoolFact
 from providers.spi import Provider
+from reconciler.core.traffic import fixed_weights
 from reconciler.shell.providers import Providers, Runner, innermost
 
 
@@ -44,21 +47,34 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _look(providers: Providers, role: Role, name: str, named: Collection[str]) -> str:
-    """A one-line summary of one look. Raises `ProviderError`."""
+def _look(
+    providers: Providers, desired: Desired, role: Role, name: str, named: Collection[str]
+) -> tuple[str, tuple[str, ...]]:
+    """A one-line summary of one look, and what the provider does not take. Raises `ProviderError`."""
     if role is Role.RUNTIME:
         facts = providers.runtimes[name].observe()
         marked = sum(1 for fact in facts if fact.mark is not None)
-        return f"{_count(len(facts), 'container')}, {marked} owned by an instance"
+        return f"{_count(len(facts), 'container')}, {marked} owned by an instance", ()
     if role is Role.ENDPOINTS:
         pools = providers.endpoints[name].observe(named)
         members = sum(len(pool.members) for pool in pools)
-        return f"{_count(len(pools), 'pool')}, {_count(members, 'member')}"
+        summary = f"{_count(len(pools), 'pool')}, {_count(members, 'member')}"
+        return summary, tuple(_lost_weights(desired, name, {pool.pool: pool for pool in pools}))
     zones = providers.dns[name].observe(named)
-    return (
-        ", ".join(f"{zone.zone} {_count(len(zone.records), 'record set')}" for zone in zones)
-        or "no manifest names a zone of it"
-    )
+    summary = ", ".join(f"{zone.zone} {_count(len(zone.records), 'record set')}" for zone in zones)
+    return summary or "no manifest names a zone of it", ()
+
+
+def _lost_weights(desired: Desired, provider: str, pools: Mapping[str, PoolFact]) -> Iterator[str]:
+    """What the pools do not take of the weights, ramps and canaries of the manifests."""
+    canaries = {workload.key for workload in desired.workloads if workload.strategy is Strategy.CANARY}
+    for service in desired.services:
+        shares = any(backend.workload in canaries for backend in service.backends)
+        for balancer in service.balancers:
+            pool = pools.get(balancer.pool) if balancer.provider == provider else None
+            lost = "" if pool is None else fixed_weights.lost(service, pool, shares)
+            if lost:
+                yield f"{service.key}: {lost}; {fixed_weights.NEXT_STEP}"
 
 
 def _missing(provider: Provider, desired: Desired, role: Role, named: Collection[str]) -> tuple[str, ...]:
@@ -83,12 +99,13 @@ async def examine(desired: Desired, providers: Providers, runner: Runner) -> tup
             provider: Provider = provider, role: Role = role, name: str = name, named: list[str] = named
         ) -> Finding:
             try:
-                summary = _look(providers, role, name, named)
+                summary, lost = _look(providers, desired, role, name, named)
             except ProviderError as error:
                 return Finding(
                     name, role, types[name], False, str(error), _missing_or_error(provider, desired, role, named)
                 )
-            return Finding(name, role, types[name], True, summary, _missing_or_error(provider, desired, role, named))
+            missing = (*_missing_or_error(provider, desired, role, named), *lost)
+            return Finding(name, role, types[name], True, summary, missing)
 
         findings.append(await runner.run(ask))
     return tuple(findings)

@@ -9,6 +9,7 @@ from providers.endpoints.haproxy.state import (
     CHECK_CONFIGURED,
     CHECK_RUNS,
     DIGITS,
+    HASHED,
     NEVER_CHECKED,
     OPERATIONAL,
     OUT,
@@ -36,8 +37,12 @@ def pool_fact(tables: Sequence[Table], epoch: str, counts: Sequence[Mapping[str,
     best = [_best(table) for table in tables]
     for place in places:
         facts[place] = _member(place, tables, counts, best)
-    kind = Weights.ON_OFF if any(table.on_off for table in tables) else Weights.ANY
-    return PoolFact(tables[0].slots.pool, tuple([facts[place] for place in sorted(facts)]), epoch, kind)
+    fixed = next((table for table in tables if table.on_off), None)
+    kind = Weights.ANY if fixed is None else Weights.ON_OFF
+    algorithm = "" if fixed is None else f"backend {fixed.slots.backend} with balance {fixed.algorithm}"
+    if fixed is not None and fixed.algorithm in HASHED:
+        algorithm += " and a weight in the lines of its slots"  # see `HASHED`
+    return PoolFact(tables[0].slots.pool, tuple([facts[place] for place in sorted(facts)]), epoch, kind, algorithm)
 
 
 def _member(

@@ -157,6 +157,7 @@ class Table:
         foreign: the other servers of the backend, without free slots of other instances.
         bare: servers with names of slots that no `server-template` line for slots made.
         reserved: host names of slots with these names that only another instance may fill.
+        algorithm: as HAProxy shows it; empty if it shows none.
         on_off: the algorithm allows only weight 0 and the configured one, which appear as 0 and `ON_WEIGHT`.
     """
 
@@ -168,6 +169,7 @@ class Table:
     bare: tuple[str, ...]
     reserved: tuple[str, ...]
     on_off: bool = False
+    algorithm: str = ""
 
     def template(self, count: int = 20) -> str:
         """The configuration line that makes these slots."""
@@ -239,7 +241,7 @@ def table(slots: Slots, servers: Iterable[Server], algorithm: str = "") -> Table
         if place is not None and not (server.admin & OUT_MAINTENANCE and server.free):
             taken[place] = (*taken[place], server) if place in taken else (server,)
     on_off = algorithm == "static-rr" or (algorithm in HASHED and any(server.initial for server in ours))
-    return Table(slots, exists, ours, taken, tuple(foreign), tuple(bare), tuple(sorted(reserved)), on_off)
+    return Table(slots, exists, ours, taken, tuple(foreign), tuple(bare), tuple(sorted(reserved)), on_off, algorithm)
 
 
 def agreed(weights: Sequence[int | None]) -> int | None:

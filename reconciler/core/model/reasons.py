@@ -104,6 +104,8 @@ class Rule(StrEnum):
     WEIGHT_REMOVAL_LIMIT = "WeightRemovalLimit"
     ALL_FAILING = "AllVerdictsFail"
     CONFLICTING_WRITER = "ConflictingWriter"
+    FIXED_WEIGHTS = "FixedWeights"
+    """The balancing algorithm takes only weight 0 and full weight, so the declared weights are rounded."""
     LAST_RECORD = "LastRecord"
     CANNOT_PUBLISH = "CannotPublish"
     UNKNOWN_RUNTIME = "RuntimeUnknown"

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from manifests.values.desired import Balancer, Service
 from manifests.values.traffic import PanicMode
-from providers.facts import ON_WEIGHT, ContainerFact, ContainerState, Endpoint, MemberFact, PoolFact, ProbeValue
+from providers.facts import ContainerFact, ContainerState, Endpoint, MemberFact, PoolFact, ProbeValue
 from providers.facts import Weights as Takes
 from reconciler.core.exits import grants
 from reconciler.core.exits.inflight_requests import Place
@@ -22,7 +22,7 @@ from reconciler.core.model.ledger import Grant, Ledger
 from reconciler.core.model.reasons import Reason, Wait, Waiting
 from reconciler.core.model.revision import FULL
 from reconciler.core.model.weight_memory import Cut, Ready, Weighed
-from reconciler.core.traffic import floors, other_writers, shares
+from reconciler.core.traffic import fixed_weights, floors, other_writers, shares
 from reconciler.core.traffic.weights import DeadMember, MemberChange, Weights
 
 _PASS, _UNKNOWN = ProbeValue.PASS, ProbeValue.UNKNOWN
@@ -51,7 +51,7 @@ class Pool:
     """One pool of one service during a decision."""
 
     __slots__ = (
-        "balancer", "considered", "fact", "failing", "keeping", "key", "ledger", "lowered", "members", "now", "out", "ready",
+        "balancer", "considered", "fact", "failing", "full", "keeping", "key", "ledger", "lowered", "members", "now", "out", "ready",
         "resort", "rows", "same", "service", "serving", "size", "split", "survivor", "upright", "weighed",
     )  # fmt: skip
 
@@ -61,6 +61,7 @@ class Pool:
         self.service, self.balancer, self.fact = service, balancer, fact
         self.ledger, self.out, self.now = ledger, out, now
         self.key = f"{balancer.provider}/{balancer.pool}"
+        self.full = fixed_weights.rounded(service, fact)
         self.members: dict[Endpoint, MemberFact] = {member.endpoint: member for member in fact.members if member.ours}
         self.rows = {row.endpoint: row for row in ledger.weighed.get(self.key, ())}
         self.weighed: list[Weighed] = []
@@ -128,7 +129,7 @@ class Pool:
             row = Ready(fact.started_at, since, not before)
         self.out.ready[fact.id] = row
         if self.fact.weights is _ON_OFF:
-            return ON_WEIGHT, _READY
+            return self.full, _READY
         after, step = weight, FOREVER
         ramps = service.ramp is not None and row.grows and self.key not in row.full
         # An operator who forces an endpoint up wants all of its weight.
@@ -249,6 +250,9 @@ class Pool:
             doubt: all verdicts of the instance are failures.
         """
         self._serve()
+        fixed = fixed_weights.hold(self.service, self.balancer, self.fact, self.split)
+        if fixed is not None:
+            self.out.holds.append(fixed)
         for endpoint, belief, member, why, protected in self.lowered:
             if self.carried_on(member) or intended or not protected:
                 self.want(endpoint, belief, member, 0, why)
@@ -306,8 +310,7 @@ class Pool:
         A wrong liveness probe must not take down a service whose readiness probe passes.
         """
         before = 0 if member is None else member.weight
-        full = ON_WEIGHT if self.fact.weights is _ON_OFF else self.service.weight
-        after = before if better is None else 0 if better else full
+        after = before if better is None else 0 if better else self.full
         if before and after:
             self._keep_last(belief, after, belief.reason)
         row = self.ledger.ready.get(belief.fact.id)
@@ -329,8 +332,7 @@ class Pool:
             why, name = belief.reason, belief.fact.name
             if spread and own == FULL:
                 # Where revisions share the traffic, a failing canary must not get more than its share.
-                share = ON_WEIGHT if self.fact.weights is Takes.ON_OFF else self.service.weight
-                self.want(endpoint, belief, member, share, Reason.SPREAD)
+                self.want(endpoint, belief, member, self.full, Reason.SPREAD)
                 continue
             if not kept:
                 if belief.fact.id in out.sound and own == FULL:

@@ -227,7 +227,7 @@ def test_a_reload_under_way_is_not_taken_for_the_one_that_loads_the_file(slow_ng
     perform_one(endpoints, put(PLACE, 10))
     for weight in (20, 30, 40):
         slow_nginx.process.send_signal(signal.SIGHUP)
-        wait_until(lambda: reloads(slow_nginx) > before, "nginx begins to load")
+        wait_until(lambda before=before: reloads(slow_nginx) > before, "nginx begins to load")
         perform_one(endpoints, put(PLACE, weight, before=weight - 10))
         before = reloads(slow_nginx)
         assert "exiting" not in (slow_nginx.directory / "out.log").read_text()
@@ -276,7 +276,7 @@ def test_a_refused_configuration_says_when_one_of_its_files_changes(nginx: Nginx
         broken.unlink,
         replace,
         lambda: (sites / "more.conf").write_text(""),
-        lambda: (sites / "a").mkdir(),
+        (sites / "a").mkdir,
         lambda: (sites / "a" / "on.conf").write_text(""),
         nginx.write_main,
     ]
