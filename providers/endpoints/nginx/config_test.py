@@ -22,7 +22,7 @@ from providers.errors import Rejected, Unreachable
 from providers.lib.files import read
 
 BINARIES = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin", "/usr/local/nginx/sbin"])
-MOST_FILES = 2_000
+MOST_FILES = 20_000
 """Most files of one configuration that are read."""
 MOST_DEPTH = 20
 

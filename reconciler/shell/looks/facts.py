@@ -314,7 +314,7 @@ class Looks:
         known = self.pools.get((name, fact.pool))
         if isinstance(known, Known) and known.observed_at > began:
             return False
-        self.pools[name, fact.pool] = Known(fact, name, began)
+        self._put_pool((name, fact.pool), fact, began)
         return True
 
     async def read_zone(self, name: str, zone: str) -> ZoneFact | None:

@@ -8,7 +8,7 @@ import pytest
 
 from manifests.values.desired import SECOND, Role
 from providers.errors import ProviderError, Unreachable
-from providers.facts import ContainerFact, ContainerState, Endpoint, MemberFact, PoolFact, ZoneFact
+from providers.facts import ContainerFact, ContainerState, Endpoint, Known, MemberFact, PoolFact, Unknown, ZoneFact
 from reconciler.core.health.belief import CADENCES
 from reconciler.shell.looks.facts import Looks
 from reconciler.shell.looks.triggers import Wake
@@ -109,3 +109,20 @@ def test_the_first_look_at_a_server_without_zones_wakes_the_loop():
     watcher.looks.set_desired(shop(publish=None).desired())
     assert watcher.wakes(0)
     assert not watcher.wakes()
+
+
+def test_a_pool_that_is_being_loaded_is_unknown_while_the_others_are_known():
+    watcher = Watcher(Role.ENDPOINTS, only_changes=True)
+    watcher.wakes(0)
+    loading = PoolFact("web", unknown="pool web: nginx has not loaded it yet")
+    watcher.provider.facts = (loading, PoolFact("api"))
+    assert watcher.wakes()
+    began = watcher.clock.now().steady
+    assert not watcher.wakes()
+    web, api = (watcher.looks.pools[POOLS, pool] for pool in ("web", "api"))
+    assert web == Unknown(loading.unknown, POOLS, began)
+    assert isinstance(api, Known)
+    with pytest.raises(Unreachable, match="not loaded it yet"):
+        asyncio.run(watcher.looks.read_pool(POOLS, "web"))
+    watcher.provider.facts = FIRST[Role.ENDPOINTS]
+    assert watcher.wakes()

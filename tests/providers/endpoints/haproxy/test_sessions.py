@@ -176,7 +176,7 @@ def test_an_endpoint_that_begins_with_weight_0_is_cut_and_keeps_its_slot(haproxy
 def test_a_static_algorithm_takes_0_and_the_configured_weight(haproxy: HAProxy, provider: Make) -> None:
     endpoints, place, pool = provider(), Endpoint("192.0.2.1", 80), "be_static:st"
     (fact,) = (one for one in endpoints.observe([pool]) if one.pool == pool)
-    assert fact.weights is Weights.ON_OFF
+    assert (fact.weights, fact.algorithm) == (Weights.ON_OFF, "backend be_static with balance static-rr")
     with pytest.raises(Rejected, match="allows only 0 and 100"):
         put(endpoints, place, 37, None, pool)
     put(endpoints, place, 0, None, pool)
