@@ -53,7 +53,7 @@ def crashed(*numbers: int, address: str | None = None) -> Scene:
 
 
 @pytest.mark.parametrize("address", [None, ""], ids=["an own address", "an address that the engine gives"])
-def test_crashed_replicas_start_again_while_their_weights_cannot_be_written(address: str | None) -> None:
+def test_crashed_replicas_start_while_their_weights_cannot_be_written(address: str | None) -> None:
     scene = crashed(0, 1, address=address)
     names, members = {fact.name for fact in scene.facts}, [member.endpoint.address for member in scene.pools["web"]]
     assert not started(decide(DESIRED, scene.observed(), NOW))

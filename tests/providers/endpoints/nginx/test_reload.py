@@ -180,7 +180,7 @@ def test_a_file_that_is_not_loaded_is_unknown_where_nothing_says_what_is(
     assert [member.weight for member in members(pools())] == [10]
 
 
-def test_an_operators_reload_changes_no_weight_and_an_edit_shows_once_loaded(nginx: Nginx, pools: Make) -> None:
+def test_a_reload_changes_no_weight_and_an_edit_shows_once_loaded(nginx: Nginx, pools: Make) -> None:
     endpoints = pools()
     perform_one(endpoints, put(PLACE, 10))
     seen = {member.weight for member in members(endpoints)}
@@ -208,7 +208,7 @@ def slow_nginx(nginx: Nginx) -> Iterator[Nginx]:
     nginx.reload()
 
 
-def test_a_slow_load_shows_the_old_weight_and_then_the_new_one_and_no_other(slow_nginx: Nginx, pools: Make) -> None:
+def test_a_slow_load_shows_the_old_weight_and_then_the_new_one(slow_nginx: Nginx, pools: Make) -> None:
     endpoints = pools()
     assert endpoints.perform([put(PLACE, 10), SetWeight("edge", "api", PLACE, "web-0", 7, None)]).errors == (None, None)
     seen: list[int] = []
