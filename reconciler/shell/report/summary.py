@@ -49,8 +49,8 @@ MANUAL = {
 UNKNOWNS = {Rule.UNKNOWN_RUNTIME, Rule.UNKNOWN_POOL, Rule.UNKNOWN_ZONE}
 """Holds because of a provider that cannot be read."""
 
-HARMLESS = {Rule.PRUNE_OFF, Rule.ABSENCE_UNPROVEN, Rule.BUSY, Rule.POLICY_KEPT}
-"""Holds that count as converged: leftovers stay where they are, and are reported."""
+HARMLESS = {Rule.PRUNE_OFF, Rule.ABSENCE_UNPROVEN, Rule.BUSY, Rule.POLICY_KEPT, Rule.FIXED_WEIGHTS}
+"""Holds that count as converged and are reported: leftovers stay where they are, rounded weights are the best that a pool takes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,12 @@ def test_a_run_does_not_wait_for_the_end_of_a_rollback_window():
 
 @pytest.mark.parametrize(
     ("rule", "code"),
-    [(Rule.POLICY_KEPT, Exit.OK), (Rule.TEMPLATE_DIFFERS, Exit.MANUAL), (Rule.BACK_OFF, Exit.UNFINISHED)],
+    [
+        (Rule.POLICY_KEPT, Exit.OK),
+        (Rule.FIXED_WEIGHTS, Exit.OK),
+        (Rule.TEMPLATE_DIFFERS, Exit.MANUAL),
+        (Rule.BACK_OFF, Exit.UNFINISHED),
+    ],
 )
 def test_the_exit_code_depends_on_which_rule_holds(rule, code):
     held = (Hold("workload/web", "change it", rule, "for a reason", next_step="do something"),)
