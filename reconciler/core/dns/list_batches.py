@@ -60,7 +60,7 @@ def _divided(desired: Desired, key: tuple[str, str, str], groups: list[Group], l
     divider = _Divider(desired, name, failures, out)
     groups.sort(key=_rank)
     whole = f"{name}all"
-    if 1 < len(groups) and sum(map(len, groups)) <= FULL_BATCH and not divider.divides(whole, "all", groups):
+    if len(groups) > 1 and sum(map(len, groups)) <= FULL_BATCH and not divider.divides(whole, "all", groups):
         out.steps.append(_step(desired, whole, groups))
         return out
     by_rank: dict[int, list[Group]] = {}
