@@ -13,6 +13,7 @@ from reconciler.core import changes, differences, disruptions, drains, gates, in
 from reconciler.core.actions.outbox import Outbox
 from reconciler.core.decision import Decision
 from reconciler.core.dns import compare, publish
+from reconciler.core.dns.floors import NameFloors
 from reconciler.core.exits import grants
 from reconciler.core.healing import mass_failure, restart_history, restart_requests
 from reconciler.core.healing.restart_counters import RestartCounters
@@ -114,7 +115,7 @@ def _pass(desired: Desired, observed: Observed, now: Now, before: Ledger, last: 
     )
     counters = RestartCounters(snap, counts, ledger, outbreaks)
     failing_checks = in_rotation.failing_checks(snap, missing.disrupted())
-    gated = gates.ask(counters, missing.wants, pruning, weights.dead, failing_checks)
+    gated = gates.ask(counters, missing.wants, pruning, weights.dead, failing_checks, NameFloors(snap, names))
     if gated.granted and not last:
         return gated.ledger
 

@@ -14,6 +14,7 @@ from manifests.values.limits import Held
 from manifests.values.rollouts import STAGED
 from providers.facts import ContainerFact, ContainerState, ProbeValue
 from reconciler.core.actions.steps import weight_id
+from reconciler.core.dns.floors import NameFloors
 from reconciler.core.exits import grants
 from reconciler.core.exits.grants import UP, URGENT
 from reconciler.core.healing import restart_counters, restart_gates
@@ -77,9 +78,11 @@ class _Gate:
         pruning: Pruning,
         dead: Mapping[str, Sequence[DeadMember]],
         failing_checks: Mapping[str, bool],
+        name_floors: NameFloors,
     ) -> None:
         self.counters, self.pruning, self.dead = counters, pruning, dead
         self.failing_checks, self.leaving = failing_checks, counters.ledger.grants
+        self.name_floors = name_floors
         self.desired, self.roster, self.counts, self.now = (
             counters.snap.desired,
             counters.snap.roster,
@@ -261,6 +264,9 @@ class _Gate:
         if counted and grants.disrupted(self.counters.ledger.grants.values(), prefix) >= limit:
             message = f"{workload.key} allows {limit} disruption{'' if limit == 1 else 's'} at a time"
             return Wait(want.object, Waiting.REPLACEMENT, message)
+        answer = self.name_floors.keep(want, workload, self.counters.ledger.grants)
+        if answer is not None:
+            return answer
         if available:
             self.taken[workload.key] = self.taken.get(workload.key, 0) + 1
         self.counters.grant(want)
@@ -324,16 +330,18 @@ def ask(
     pruning: Pruning,
     dead: Mapping[str, Sequence[DeadMember]],
     failing_checks: Mapping[str, bool],
+    name_floors: NameFloors,
 ) -> Gated:
     """Ask every candidate, the longest-wanted first, then by id.
 
     Args:
         dead: members with weight where no container of this instance runs, by address.
         failing_checks: containers by id that fail balancers' own checks (True) or have not passed them yet (False).
+        name_floors: how many published addresses each name keeps.
     """
     since, now = counters.ledger.wanted, counters.snap.now
     wanted = {want.id: since[want.id] if want.id in since else instant(now) for want in wants}
-    gates = _Gate(counters, pruning, dead, failing_checks)
+    gates = _Gate(counters, pruning, dead, failing_checks, name_floors)
     # Unavailable containers go first among equals: their disruption costs nothing.
     for want in sorted(wants, key=lambda want: (wanted[want.id].wall, want.ready is ProbeValue.PASS, want.id)):
         answer = gates.ask(want)

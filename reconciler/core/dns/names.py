@@ -17,11 +17,16 @@ from reconciler.core.model.reasons import Hold, Wait
 
 @dataclass(slots=True)
 class PolicyOutcome:
-    """One policy, for status: its target addresses, the decision about them, and what the provider does not support."""
+    """One policy: its target addresses, the decision about them, and what the provider does not support.
+
+    `published` are the addresses and outside names that clients of the host get, None while the zone cannot be read; `wanted` are
+    those that they should get.
+    """
 
     target_addresses: tuple[TargetAddress, ...]
     answer: Answer
     published: frozenset[str] | None
+    wanted: frozenset[str] = frozenset()
     notes: tuple[Note, ...] = ()
 
 

@@ -91,7 +91,7 @@ class _Comparison:
         """Decide what should be published, and collect the differences."""
         policy, out = self.policy, self.out
         answer = publication.choose(policy, self.target_addresses, self.reachable, row, self.nodes_unreadable, self.now)
-        outcome = PolicyOutcome(self.target_addresses, answer, self.reachable)
+        outcome = PolicyOutcome(self.target_addresses, answer, self.reachable, self.reachable)
         out.policies[policy.key] = outcome
         if answer.row != NOTHING:
             out.rows[policy.key] = answer.row
@@ -115,6 +115,7 @@ class _Comparison:
             if foreign:
                 self._refuse(foreign)
                 return
+            outcome.wanted = publication.reachable(policy.host, wanted)
         self._add_containers(wanted, kept=answer.mode is _KEPT)
         self._add_changes(wanted, outcome.notes)
 

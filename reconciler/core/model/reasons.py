@@ -138,6 +138,7 @@ class Waiting(StrEnum):
     MIN_READY = "minReadySeconds"
     VERDICT = "probe result"
     NAMES = "DNS withdrawal"
+    PUBLISHED = "DNS publication"
     TTL = "TTL"
     WEIGHT = "weight 0 in the balancer"
     DRAIN = "drain"
