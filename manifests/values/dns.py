@@ -61,6 +61,11 @@ class Check:
     expected: tuple[int, ...] = (200, 201)
     verify: bool = True
 
+    @property
+    def first_verdict(self) -> int:
+        """The time (ns) within which a healthy target address gets its first verdict."""
+        return self.interval * self.success_threshold + self.timeout
+
 
 @dataclass(frozen=True, slots=True)
 class HealthCheck:

@@ -75,9 +75,8 @@ Examples:
 @click.option(
     "--deadline",
     type=DurationType(),
-    default=DEADLINE,
     metavar="DURATION",
-    help="Time limit of the request; default 10m.",
+    help="Time limit of the request; default: 10m, or longer where the times of the manifest need it.",
 )
 @click.option("--wait", is_flag=True, help="Wait for the end of the request.")
 @click.option("--reason", default="", help="The reason, shown in status and events.")
@@ -92,7 +91,7 @@ def restart(  # one parameter per argument and option of the command line
     min_started: int | None,
     grace: int | None,
     drain: int | None,
-    deadline: int,
+    deadline: int | None,
     wait: bool,
     reason: str,
     **raw: Any,
@@ -104,7 +103,7 @@ def restart(  # one parameter per argument and option of the command line
         raise usage_error(
             f"'{key}' cannot be restarted", "give a workload or a replica, such as workload/web or workload/web/0"
         )
-    if deadline < SECOND:
+    if deadline is not None and deadline < SECOND:
         raise usage_error("--deadline is shorter than a second", "give a time such as 10m, or leave out --deadline")
     place = find(path, options, raw["instance_id"])
     known = known_objects(place)
@@ -140,7 +139,8 @@ def restart(  # one parameter per argument and option of the command line
         return code
     if not view.json:
         view.out(f"restart request {payload['id']} for {about}; {effect}")
-    return _follow(str(payload["id"]), deadline, place, options, request)
+    limit = DEADLINE if deadline is None else deadline
+    return _follow(str(payload["id"]), limit, place, options, request)
 
 
 def _check_container(key: str, container: str, known: Known) -> None:
@@ -151,10 +151,15 @@ def _check_container(key: str, container: str, known: Known) -> None:
         raise usage_error(f"{workload} has no container '{container}'", f"its containers: {', '.join(names)}")
 
 
-def _follow(name: str, deadline: int, place: Place, options: Options, document: dict[str, Any]) -> Exit:
-    """Print the result of each replica as it is decided, then the result of the request. `document`: its fields as JSON."""
+def _follow(name: str, limit: int, place: Place, options: Options, document: dict[str, Any]) -> Exit:
+    """Print the result of each replica as it is decided, then the result of the request.
+
+    Args:
+        limit: the deadline of the request (ns), until it is read from the request itself.
+        document: the fields of the request as JSON.
+    """
     clock, view = SystemClock(), options.view
-    end = clock.now().steady + deadline + SLACK
+    begun = clock.now().steady
     printed: set[tuple[str, str]] = set()
     request: Request | None = None
     unfinished = ""
@@ -168,7 +173,8 @@ def _follow(name: str, deadline: int, place: Place, options: Options, document: 
                     view.out(f"{member.object}: {view.paint.state(member.fate.value)}{message}")
             if request is not None and request.finished is not None:
                 break
-            if clock.now().steady >= end:
+            limit = request.limit if request is not None else limit
+            if clock.now().steady >= begun + limit + SLACK:
                 unfinished = "the request did not end within its deadline"
                 break
             if holder(place.state_dir, clock) is None:

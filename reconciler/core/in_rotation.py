@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 
 from manifests.values.desired import Desired
 from manifests.values.rollouts import Strategy
+from providers.facts import ProbeValue
 from reconciler.core.dns.names import Names
 from reconciler.core.replicas import availability
 from reconciler.core.replicas.availability import Availability
@@ -47,7 +48,7 @@ def count(
 
 
 def _late(snap: Snapshot, rolling: set[str], weights: Weights, names: Names) -> set[str]:
-    """Containers without weight in a pool, not yet published in a name, or behind a zone that cannot be read."""
+    """Containers without weight in a pool, not yet published in a name or checked for it, or behind a zone that cannot be read."""
     joining = {
         value
         for change in names.changes
@@ -56,6 +57,11 @@ def _late(snap: Snapshot, rolling: set[str], weights: Weights, names: Names) -> 
         if change.before is None or value not in change.before.values
     }
     late = set(names.hidden)
+    for outcome in names.policies.values():
+        for target_address in outcome.target_addresses:
+            pending = target_address.unchecked and target_address.value is ProbeValue.UNKNOWN
+            if pending and outcome.published is not None and target_address.address not in outcome.published:
+                late.update(target_address.behind)
     for service in snap.desired.services:
         if not any(backend.workload in rolling for backend in service.backends):
             continue

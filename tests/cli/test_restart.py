@@ -67,7 +67,7 @@ def test_without_a_running_process_the_request_is_queued(stored, reconcile, gold
         [(_, command)] = StoreMemory(store, "test").commands()
     request = command.request
     assert (request.object, request.who, request.reason) == ("workload/web", "ada", "new certificates")
-    assert (request.ordered, request.grace, request.drain, request.deadline) == (True, 5 * SECOND, None, 600 * SECOND)
+    assert (request.ordered, request.grace, request.drain, request.deadline) == (True, 5 * SECOND, None, None)
 
 
 def test_wait_without_a_running_process_ends_at_once_with_a_next_step(stored, reconcile):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from manifests.values.desired import SECOND
 from manifests.values.dns import AllUnhealthy, DNSPolicy, Publish
 from providers.facts import ProbeValue, RecordKey, RecordSet
-from reconciler.core.dns import records, target_health
+from reconciler.core.dns import records
 from reconciler.core.dns.records import Sets
 from reconciler.core.dns.targets import TargetAddress
 from reconciler.core.model.dns_memory import NOTHING, NameRow
@@ -138,7 +138,7 @@ def _undecided(case: _Case) -> Answer:
     if not checks:
         return Answer(Mode.WAITING, {}, NOTHING, case.until)
     waiting = case.row.waiting or instant(case.now)
-    end = due(waiting, max(target_health.round_of(check) for check in checks), case.now)
+    end = due(waiting, max(check.first_verdict for check in checks), case.now)
     if end > case.now.steady:
         return Answer(Mode.WAITING, {}, NameRow(waiting=waiting), min(case.until, end), end)
     # The first round is over: treat all as failed, because a name without an answer serves no client.

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from manifests.values.desired import Desired, Service
-from manifests.values.dns import Check, DNSPolicy, HealthCheck, Publish, Target
+from manifests.values.dns import DNSPolicy, HealthCheck, Publish, Target
 from providers.facts import ProbeFact, ProbeValue
 from reconciler.core.model.instant import FOREVER
 from reconciler.core.model.target_probe import TargetProbe
@@ -98,8 +98,3 @@ def _addresses(target: Target, service: Service | None, roster: Roster | None) -
 
 def _order(probe: TargetProbe) -> tuple[str, str]:
     return probe.address, repr(probe.check)
-
-
-def round_of(check: Check) -> int:
-    """The time (ns) within which a healthy target address gets its first verdict."""
-    return check.interval * check.success_threshold + check.timeout

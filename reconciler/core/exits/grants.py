@@ -81,10 +81,8 @@ def may_empty(grant: Grant, workload: Workload | None) -> bool:
     return returns(grant) and workload is not None and workload.max_unavailable >= workload.replicas
 
 
-def allowance(workload: Workload | None) -> int:
-    """How long a restart or recreation of this workload may take (ns), never less than the times of its manifest."""
-    if workload is None:
-        return DEADLINE
+def startup(workload: Workload) -> int:
+    """How long (ns) a stop takes at most, and then the start of a healthy but slow application until it is ready."""
     template, container = workload.template, workload.template.container
     probes = [probe for probe in (container.startup, container.liveness, container.readiness) if probe is not None]
     grace = max([template.grace, *(probe.grace for probe in probes)])
@@ -92,7 +90,15 @@ def allowance(workload: Workload | None) -> int:
     verdicts = sum(
         probe.initial_delay + probe.period * max(probe.failure_threshold, probe.success_threshold) for probe in probes
     )
-    return max(DEADLINE, workload.drain_max + grace + verdicts + workload.min_ready + SLACK)
+    pushes = workload.push.startup_deadline if workload.push is not None else 0
+    return grace + max(verdicts, pushes)
+
+
+def allowance(workload: Workload | None) -> int:
+    """How long a restart or recreation of this workload may take (ns), never less than the times of its manifest."""
+    if workload is None:
+        return DEADLINE
+    return max(DEADLINE, workload.drain_max + startup(workload) + workload.min_ready + SLACK)
 
 
 def deadline_at(grant: Grant, workload: Workload | None, now: Now) -> int:

@@ -8,15 +8,17 @@ once the replicas are known, puts `wants` through the same gates as all other ca
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from manifests.values.desired import SECOND
+from manifests.values.desired import SECOND, Workload
+from manifests.values.dns import Publish
 from providers.facts import ContainerFact, ContainerState, Generation, ProbeValue
+from reconciler.core.exits.grants import SLACK, startup
 from reconciler.core.healing import restart_counters
 from reconciler.core.health.belief import Belief
 from reconciler.core.limits import backoff
 from reconciler.core.model.instant import FOREVER, Now, due, elapsed, instant
 from reconciler.core.model.ledger import Grant, Ledger
 from reconciler.core.model.reasons import Reason, Wait, Waiting
-from reconciler.core.model.restart_request import FINAL, FailurePolicy, Fate, Member, Request
+from reconciler.core.model.restart_request import DEADLINE, FINAL, FailurePolicy, Fate, Member, Request
 from reconciler.core.model.want import Kind, Want
 from reconciler.core.replicas import availability, memory
 from reconciler.core.replicas.roster import Group, Roster
@@ -98,7 +100,7 @@ def waits(snap: Snapshot, ledger: Ledger) -> list[Wait]:
         message = f"restart request {name}: {decided} of {len(members)} replicas done"
         if request.members is None:
             message = f"restart request {name}: its replicas have not been observed yet"
-        waits.append(Wait(request.object, Waiting.REQUEST, message, due(request.at, request.deadline, snap.now)))
+        waits.append(Wait(request.object, Waiting.REQUEST, message, due(request.at, request.limit, snap.now)))
         for member in members:
             belief = _moved_on(member, snap.roster) if member.fate not in FINAL else None
             at = FOREVER if belief is None else _ripe(request, belief, snap.roster, member)
@@ -127,11 +129,10 @@ def _advance(snap: Snapshot, request: Request, ledger: Ledger) -> Request:
     """One request after this look."""
     if request.finished is not None:
         return request
-    expired = elapsed(request.at, snap.now) >= request.deadline
     if request.members is None:
         request = _resolve(snap, request)
         if request.members is None:
-            if not expired:
+            if elapsed(request.at, snap.now) < request.limit:
                 return request
             return request._replace(
                 members=(), finished=instant(snap.now), message="its replicas were not observed before the deadline"
@@ -140,6 +141,7 @@ def _advance(snap: Snapshot, request: Request, ledger: Ledger) -> Request:
             message = request.message or f"{request.object} has no replicas to restart"
             return request._replace(finished=instant(snap.now), message=message)
     assert request.members is not None  # noqa: S101  (set just above; for the type checker)
+    expired = elapsed(request.at, snap.now) >= request.limit
     members = [_decide(snap, member, request, ledger) for member in request.members]
     failed = next((member for member in members if member.fate is Fate.FAILED), None)
     for place, member in enumerate(members):
@@ -187,7 +189,39 @@ def _resolve(snap: Snapshot, request: Request) -> Request:
         if request.object in {key, obj}:
             message = "it is being replaced or removed"
             members.append(Member(obj, belief.fact.name, belief.fact.generation, Fate.SKIPPED, message))
+    if request.deadline is None:
+        left = sum(1 for member in members if member.fate not in FINAL)
+        request = request._replace(deadline=_deadline(snap, request, group.workload, left))
     return request._replace(members=tuple(members))
+
+
+def _deadline(snap: Snapshot, request: Request, workload: Workload, replicas: int) -> int:
+    """The deadline of a request that names none (ns), never less than the times of the manifest.
+
+    The replicas are restarted in waves, as many at a time as the budget allows and names can spare. In each wave they leave the
+    names, drain, restart, become available, and are published again.
+    """
+    services = {
+        service.key
+        for service in snap.desired.services
+        if any(backend.workload == workload.key for backend in service.backends)
+    }
+    names = [
+        (policy, target)
+        for policy in snap.desired.policies
+        for target in policy.targets
+        if target.publish is Publish.ENDPOINTS and target.service in services
+    ]
+    together = workload.max_unavailable if not names else min(workload.max_unavailable, workload.replicas - 1)
+    waves = replicas if request.ordered else -(-replicas // max(1, together))
+    checks = {check.key: check.check for check in snap.desired.checks}
+    ttl = max((policy.ttl for policy, _ in names), default=0) * SECOND
+    checked = [checks.get(target.check) if target.check else policy.check for policy, target in names]
+    published = max((check.first_verdict for check in checked if check is not None), default=0)
+    drain = workload.drain_max if request.drain is None else request.drain
+    start = startup(workload) + (request.grace or 0)
+    wave = ttl + drain + start + max(workload.min_ready, request.min_started) + published
+    return max(DEADLINE, waves * wave + SLACK)
 
 
 def _container(request: Request, group: Group) -> tuple[str, str]:

@@ -11,7 +11,7 @@ from providers.facts import Generation
 from reconciler.core.model.instant import Instant
 
 DEADLINE = 600 * SECOND
-"""The default deadline of a request (ns)."""
+"""The deadline of a request that names none (ns), until its replicas are known; then their manifest may make it longer."""
 
 
 class Fate(StrEnum):
@@ -56,7 +56,7 @@ class Request(NamedTuple):
 
     `only` names one container of each replica by its manifest name; empty = all of them. `min_started` is how long a new
     generation must have run before it counts (ns). `grace` and `drain` (ns) are None where the manifest's count. `deadline` (ns)
-    counts from `at`. `members` is None until the replicas are observed. `finished` is when the last member was decided; `message`
+    counts from `at`; None = the request named none, and its replicas are not known yet. `members` is None until the replicas are observed. `finished` is when the last member was decided; `message`
     says why there were none.
     """
 
@@ -69,11 +69,16 @@ class Request(NamedTuple):
     min_started: int = 0
     grace: int | None = None
     drain: int | None = None
-    deadline: int = DEADLINE
+    deadline: int | None = None
     members: tuple[Member, ...] | None = None
     finished: Instant | None = None
     message: str = ""
     only: str = ""
+
+    @property
+    def limit(self) -> int:
+        """How long after `at` it ends at the latest (ns), as far as is known now."""
+        return DEADLINE if self.deadline is None else self.deadline
 
     @property
     def succeeded(self) -> bool:

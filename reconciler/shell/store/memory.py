@@ -9,7 +9,7 @@ from typing import Any
 
 from reconciler.core.model.instant import Now, instant
 from reconciler.core.model.ledger_fold import Command, Outcome
-from reconciler.core.model.restart_request import DEADLINE, FailurePolicy, Request
+from reconciler.core.model.restart_request import FailurePolicy, Request
 from reconciler.core.model.step import Step
 from reconciler.shell.store.audit import Event, HoldKey, stored_holds
 from reconciler.shell.store.state_db import AuditRow, InboxCommand, Store
@@ -51,7 +51,7 @@ def _request(raw: dict[str, Any], stored: InboxCommand) -> Request:
         min_started=duration("min_started") or 0,
         grace=duration("grace"),
         drain=duration("drain"),
-        deadline=duration("deadline") or DEADLINE,
+        deadline=duration("deadline") or None,
         only=str(raw.get("container") or ""),
     )
 
