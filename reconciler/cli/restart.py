@@ -76,7 +76,7 @@ Examples:
     "--deadline",
     type=DurationType(),
     metavar="DURATION",
-    help="Time limit of the request; default: 10m, or longer where the times of the manifest need it.",
+    help="Time limit of the request; default 10m, or the time that the manifest needs.",
 )
 @click.option("--wait", is_flag=True, help="Wait for the end of the request.")
 @click.option("--reason", default="", help="The reason, shown in status and events.")

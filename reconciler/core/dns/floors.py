@@ -18,6 +18,7 @@ from reconciler.core.exits.grants import UP
 from reconciler.core.model.ledger import Grant
 from reconciler.core.model.reasons import Hold, Rule, Wait, Waiting
 from reconciler.core.model.want import Kind, Want
+from reconciler.core.replicas import availability
 from reconciler.core.replicas.roster import Group
 from reconciler.core.replicas.snapshot import Snapshot
 
@@ -72,7 +73,7 @@ class NameFloors:
         fact = want.fact
         if fact is None or fact.state not in UP or not workload.replicas:
             return None
-        floor = max(1, workload.replicas - workload.max_unavailable)
+        floor = availability.published_floor(workload)
         if want.kind is not Kind.RETIRE and workload.replicas == 1 <= workload.max_unavailable:
             floor = 0
         for place in self._places_of(workload.key):

@@ -107,7 +107,7 @@ class _Comparison:
         if foreign:
             self._refuse(foreign)
             return
-        wanted = self._keep() if answer.mode is _KEPT else self._fit(answer, outcome)
+        wanted = self._keep() if answer.mode is _KEPT else self._fit(self._with_floors(answer), outcome)
         if wanted is None:
             return
         if wanted is not self.current:
@@ -118,6 +118,30 @@ class _Comparison:
             outcome.wanted = publication.reachable(policy.host, wanted)
         self._add_containers(wanted, kept=answer.mode is _KEPT)
         self._add_changes(wanted, outcome.notes)
+
+    def _with_floors(self, answer: Answer) -> Answer:
+        """Keep published addresses of a revision without traffic while a target would have too few others.
+
+        An address that joins counts only where the same write withdraws the other one: else that write alone might succeed.
+        """
+        superseded: dict[str, list[TargetAddress]] = {}
+        for target_address in self.target_addresses:
+            if target_address.floor and target_address.address in self.reachable:
+                superseded.setdefault(target_address.target, []).append(target_address)
+        if not superseded or answer.mode not in (Mode.HEALTHY, Mode.HOLD_DOWN):
+            return answer
+        chosen = dict(answer.target_addresses)
+        for target, leaving in superseded.items():
+            for kind in records.ADDRESS_TYPES:
+                stays = chosen.get(target, frozenset())
+                others = sum(
+                    1 for address in stays if address in self.reachable or records.record_type(address) == kind
+                )
+                of_kind = [address for address in leaving if records.record_type(address.address) == kind]
+                missing = max((address.floor for address in of_kind), default=0) - others
+                if missing > 0:
+                    chosen[target] = stays.union(address.address for address in of_kind[:missing])
+        return answer._replace(target_addresses=chosen)
 
     def _fit(self, answer: Answer, outcome: PolicyOutcome) -> Sets | None:
         """The record sets of the chosen target addresses as the provider supports them; None without an answer for the host.

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from manifests.values.desired import Service
 from manifests.values.dns import DNSPolicy, HealthCheck, Publish, Target
-from providers.facts import ContainerState, ProbeFact, ProbeValue
+from providers.facts import ContainerFact, ContainerState, ProbeFact, ProbeValue
 from reconciler.core.dns import target_health
 from reconciler.core.dns.target_health import AddressVerdict
 from reconciler.core.health import overrides
@@ -17,6 +17,7 @@ from reconciler.core.model.instant import FOREVER, Now
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.override import Override
 from reconciler.core.model.target_probe import TargetProbe
+from reconciler.core.replicas import availability
 from reconciler.core.replicas.roster import Roster
 from reconciler.core.replicas.snapshot import Snapshot
 from reconciler.core.traffic.weights import Weights
@@ -34,7 +35,8 @@ class TargetAddress(NamedTuple):
     `behind` are ids of containers. `without_weight`: the containers behind it carry no weight yet, so a passing check does not
     let it in. `force` is `up` or `down` when the target is forced, else empty; `override` is the operator's override that forces
     it, None where the manifest does. `unchecked`: the service is ready but its check has no verdict yet, so the address stays
-    where it is published and joins nowhere (see `until_checked`).
+    where it is published and joins nowhere (see `until_checked`). `floor` is how many addresses its target must have before this one
+    leaves: its container serves, and only lost its share of the traffic to another revision; else 0.
     """
 
     target: str
@@ -49,6 +51,7 @@ class TargetAddress(NamedTuple):
     force: str = ""
     unchecked: bool = False
     override: Override | None = None
+    floor: int = 0
 
 
 class TargetContext(NamedTuple):
@@ -103,7 +106,7 @@ def _with_force(target: Target, target_address: TargetAddress, override: Overrid
     force = target.force if override is None else override.force.value
     until = FOREVER if override is None else overrides.expires_at(override, now)
     if force == "down":
-        return target_address._replace(value=_FAIL, until=until, leaving=True, force="down", override=override)
+        return target_address._replace(value=_FAIL, until=until, leaving=True, force="down", override=override, floor=0)
     if force == "up" and not target_address.leaving and not target_address.without_weight:
         return target_address._replace(value=_PASS, until=until, force="up", override=override)
     return target_address if override is None else target_address._replace(until=min(target_address.until, until))
@@ -117,6 +120,8 @@ def _with_verdict(
     if probe is None:
         return target_address
     answer = target_health.verdict(context.answers, probe, context.now.steady)
+    if answer.value is _FAIL:
+        target_address = target_address._replace(floor=0)
     unchecked = target_address.service is not None and answer.value is _UNKNOWN and _pending(context.answers.get(probe))
     if target_address.service is not None:
         answer = target_health.combined(answer, AddressVerdict(target_address.service, FOREVER))
@@ -176,11 +181,13 @@ def _endpoints(target: Target, service: Service, context: TargetContext) -> list
         )
         if without_weight or (value is _FAIL and name in suspect):
             value = _UNKNOWN
-        out = share == 0 or name in grants or fact.state is not _RUNNING
+        stops = name in grants or fact.state is not _RUNNING
+        out, floor = share == 0 or stops, 0
         if out:
+            floor = 0 if stops or value is not _PASS else _floor(fact, context)
             value, without_weight = _FAIL, False
         target_address = TargetAddress(
-            target.name, endpoint.address, value, FOREVER, value, None, out, (name,), without_weight
+            target.name, endpoint.address, value, FOREVER, value, None, out, (name,), without_weight, floor=floor
         )
         by_address.setdefault(endpoint.address, []).append(target_address)
     return [shared[0] if len(shared) == 1 else _merged(shared) for _, shared in sorted(by_address.items())]
@@ -192,7 +199,16 @@ def _merged(shared: list[TargetAddress]) -> TargetAddress:
     leaving = all(target_address.leaving for target_address in shared)
     without_weight = value is _UNKNOWN and any(target_address.without_weight for target_address in shared)
     behind = tuple(name for target_address in shared for name in target_address.behind)
-    return shared[0]._replace(value=value, service=value, leaving=leaving, behind=behind, without_weight=without_weight)
+    floor = max(target_address.floor for target_address in shared) if leaving else 0
+    return shared[0]._replace(
+        value=value, service=value, leaving=leaving, behind=behind, without_weight=without_weight, floor=floor
+    )
+
+
+def _floor(fact: ContainerFact, context: TargetContext) -> int:
+    """How many addresses a name keeps of the workload of a container."""
+    group = context.roster.groups.get(f"workload/{fact.mark.workload}") if fact.mark is not None else None
+    return 0 if group is None else availability.published_floor(group.workload)
 
 
 def _best(target_addresses: Iterable[TargetAddress]) -> ProbeValue:

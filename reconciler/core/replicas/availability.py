@@ -7,6 +7,7 @@ only.
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from manifests.values.desired import Workload
 from manifests.values.rollouts import STAGED
 from providers.facts import ProbeValue
 from reconciler.core.health.belief import Belief
@@ -37,6 +38,11 @@ class Availability(NamedTuple):
 def available_at(belief: Belief, min_ready: int) -> int:
     """The steady instant from which this container is available, FOREVER while it is not ready."""
     return belief.since + min_ready if belief.ready is _PASS else FOREVER
+
+
+def published_floor(workload: Workload) -> int:
+    """How many addresses of a workload a name keeps through planned steps."""
+    return max(1, workload.replicas - workload.max_unavailable) if workload.replicas else 0
 
 
 def count_all(snap: Snapshot, ledger: Ledger) -> Mapping[str, Availability]:

@@ -6,10 +6,12 @@ import pytest
 
 from manifests.values.desired import Desired, OnSecretChange, Strategy
 from manifests.values.dns import Check, Publish
+from providers.actions import ChangeRecords
 from providers.facts import PortFact, ProbeFact, RecordKey
 from reconciler.core.decide import decide
 from reconciler.core.model.reasons import Rule, Waiting
 from reconciler.core.model.restart_request import Request
+from reconciler.core.model.revision import Revision, RevisionMark, Rollout, Standing
 from reconciler.core.model.target_probe import TargetProbe
 from tests.builders import FAIL, NOW, PASS, Scene, ago, container
 from tests.sim.manifest import NAMES, Spec, shop
@@ -108,6 +110,34 @@ def test_an_old_replica_stays_until_the_check_of_the_new_one_passes():
     scene.records[NAME] = scene.records[NAME]._replace(values=tuple(sorted(values)))
     _, observed = checked(desired, scene, **passing, r3=PASS)
     assert len(decide(desired, observed, NOW).ledger.grants) == 1
+
+
+@pytest.mark.parametrize(("passing", "kept"), [((0, 1, 2), 0), ((0, 1), 0), ((0,), 1)])
+def test_a_switch_keeps_old_addresses_while_checks_of_new_ones_fail(passing, kept):
+    """The new revision has just got the traffic; the old replicas are ready, and only lost their share."""
+    old, new = Spec(), Spec(image="v2")
+    desired, scene = shop(image="v2", strategy=Strategy.ACTIVATE).desired(), Scene(old)
+    for number in range(3):
+        address = f"10.0.200.{number + 1}"
+        scene.add(new, replace(container(new, number), address=address, ports=(PortFact(8080, address, 8080),)))
+    rows = (
+        Revision(old.revision, 1, Standing.SUPERSEDED, ago(900), activated=ago(800), ended=ago(1)),
+        Revision(new.revision, 2, Standing.ACTIVE, ago(60), activated=ago(1)),
+    )
+    rollouts = {new.key: Rollout(active=new.revision, rows=rows)}
+    scene.ledger = replace(scene.ledger, revisions={new.key: RevisionMark(2, new.revision)}, rollouts=rollouts)
+    verdicts = {f"r{number}": PASS for number in range(3)}
+    verdicts |= {f"r{3 + number}": PASS if number in passing else FAIL for number in range(3)}
+    desired, observed = checked(desired, scene, **verdicts)
+    decision = decide(desired, observed, NOW)
+    [change] = [step.action.changes[0] for step in decision.steps if isinstance(step.action, ChangeRecords)]
+    assert len([value for value in change.after.values if value.startswith("10.0.62.")]) == kept
+    assert len(change.after.values) == len(passing) + kept
+    scene.records[NAME] = change.after
+    _, observed = checked(desired, scene, **verdicts)
+    decision = decide(desired, replace(observed, ledger=decision.ledger), NOW)
+    leaving = {grant.generation.container_id for grant in decision.ledger.grants.values()}
+    assert not any(fact.address in change.after.values for fact in scene.facts if fact.id in leaving)
 
 
 def stale_secret(spec: Spec) -> tuple[Desired, Scene]:
