@@ -19,7 +19,6 @@ from reconciler.core.model.ledger import Grant
 from reconciler.core.model.reasons import Hold, Rule, Wait, Waiting
 from reconciler.core.model.want import Kind, Want
 from reconciler.core.replicas import availability
-from reconciler.core.replicas.roster import Group
 from reconciler.core.replicas.snapshot import Snapshot
 
 
@@ -96,46 +95,42 @@ class NameFloors:
         known = self._places.get(key)
         if known is not None:
             return known
-        group, places = self._snap.roster.groups[key], self._places.setdefault(key, [])
+        places = self._places.setdefault(key, [])
         if self._targets is None:
-            self._targets = _targets_by_service(self._snap)
-        beliefs = {belief.fact.id: belief for belief in group.members()}
-        for service in self._services_of(key, group):
-            for policy, target in self._targets.get(service, ()):
-                outcome = self._names.policies[policy.key]
-                behind = {
-                    container: target_address
-                    for target_address in outcome.target_addresses
-                    if target_address.target == target.name
-                    for container in target_address.behind
-                    if container in beliefs
-                }
-                ready = {container for container in behind if beliefs[container].ready is ProbeValue.PASS}
-                if outcome.published is None:
-                    places.append(_Place(policy, behind, ready, None, frozenset()))
-                    continue
-                published = outcome.published & outcome.wanted
-                places.append(_Place(policy, behind, ready, published, outcome.wanted - outcome.published))
+            self._targets = _targets_by_workload(self._snap)
+        beliefs = {belief.fact.id: belief for belief in self._snap.roster.groups[key].members()}
+        for policy, target in self._targets.get(key, ()):
+            outcome = self._names.policies[policy.key]
+            behind = {
+                container: target_address
+                for target_address in outcome.target_addresses
+                if target_address.target == target.name
+                for container in target_address.behind
+                if container in beliefs
+            }
+            ready = {container for container in behind if beliefs[container].ready is ProbeValue.PASS}
+            published, joining = None, frozenset[str]()
+            if outcome.published is not None:
+                published, joining = outcome.published & outcome.wanted, outcome.wanted - outcome.published
+            places.append(_Place(policy, behind, ready, published, joining))
         return places
 
-    def _services_of(self, key: str, group: Group) -> list[str]:
-        """The services that reach replicas of a workload, also those that reach only replicas of an earlier revision."""
-        selecting = {
-            service.key
-            for service in self._snap.desired.services
-            if any(backend.workload == group.workload.key for backend in service.backends)
-        }
-        selecting |= {service for service, keys in self._snap.roster.selected.items() if key in keys}
-        return sorted(selecting)
 
+def _targets_by_workload(snap: Snapshot) -> dict[str, list[tuple[DNSPolicy, Target]]]:
+    """The targets that publish replicas of each workload, by its key, in the order of policies.
 
-def _targets_by_service(snap: Snapshot) -> dict[str, list[tuple[DNSPolicy, Target]]]:
-    """The targets that publish endpoints, by the service's key, in the order of policies."""
+    A service may reach replicas of an earlier revision that it does not select any more.
+    """
+    reached: dict[str, set[str]] = {
+        service.key: {backend.workload for backend in service.backends} for service in snap.desired.services
+    }
+    for service, keys in snap.roster.selected.items():
+        reached.setdefault(service, set()).update(keys)
     targets: dict[str, list[tuple[DNSPolicy, Target]]] = {}
     for policy in sorted(snap.desired.policies, key=lambda policy: policy.key):
         for target in policy.targets:
-            if target.publish is Publish.ENDPOINTS:
-                targets.setdefault(target.service, []).append((policy, target))
+            for key in reached.get(target.service, ()) if target.publish is Publish.ENDPOINTS else ():
+                targets.setdefault(key, []).append((policy, target))
     return targets
 
 
