@@ -2,7 +2,7 @@
 
 A benchmark is a module of this package that prints a Markdown report (`python -m bench.probes`). Each runs in a process of its
 own, so that no benchmark measures the remains of another. With `--write`, its report replaces the section of the same name in
-docs/benchmarks.md. Sections of benchmarks that did not run, or failed, do not change.
+docs/benchmarks.md, or in the page of `PAGES`. Sections of benchmarks that did not run, or failed, do not change.
 """
 
 import argparse
@@ -31,9 +31,12 @@ BENCHMARKS = (
     "push_rate",
     "push_latency",
     "drain",
+    "changes",
 )
 ROOT = Path(__file__).resolve().parent.parent
 REPORT = ROOT / "docs" / "benchmarks.md"
+PAGES = {"changes": ROOT / "docs" / "changes.md"}
+"""Reports that explain the behaviour of one subject and are written to its page."""
 
 PREAMBLE = """# Benchmarks
 
@@ -44,7 +47,7 @@ names the date and the machine.
 
 def main() -> int:
     arguments = argparse.ArgumentParser(prog="python -m bench", description="Measure, and compare with peers.")
-    arguments.add_argument("--write", action="store_true", help="write the reports to docs/benchmarks.md")
+    arguments.add_argument("--write", action="store_true", help="write the reports into docs/")
     arguments.add_argument("names", nargs="*", metavar="NAME", help=f"which: {', '.join(BENCHMARKS)} (default: all)")
     options = arguments.parse_args()
     unknown = [name for name in options.names if name not in BENCHMARKS]
@@ -74,9 +77,10 @@ def run(name: str, write: bool) -> bool:
         print(f"bench: {name}: ended with status {process.returncode}; its section is unchanged", file=sys.stderr)
         return False
     if write:
-        text = REPORT.read_text(encoding="utf-8") if REPORT.exists() else PREAMBLE
-        REPORT.parent.mkdir(exist_ok=True)
-        REPORT.write_text(replaced(text, name, f"{machine()}\n\n{''.join(report).strip()}"), encoding="utf-8")
+        page = PAGES.get(name, REPORT)
+        text = page.read_text(encoding="utf-8") if page.exists() else PREAMBLE
+        page.parent.mkdir(exist_ok=True)
+        page.write_text(replaced(text, name, f"{machine()}\n\n{''.join(report).strip()}"), encoding="utf-8")
     return True
 
 
