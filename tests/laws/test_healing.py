@@ -334,3 +334,13 @@ def test_rate_limits_hold_across_kills_and_clock_steps(events):
         assert len(dog.restarts) >= 3
     finally:
         world.close()
+
+
+def test_a_replica_that_allows_no_restart_is_reported_and_left_alone(worlds):
+    world = ready(worlds(shop(limit=0)))
+    world.apps.sick = {world.generation(WEB.format(0))}
+    world.run(10 * MINUTE)
+    assert not stops(world)
+    (held,) = (hold for hold in world.tape.last.holds if hold.rule is Rule.RESTART_LIMIT)
+    assert held.until is None
+    assert "spec.restarts.limit" in held.next_step

@@ -138,6 +138,9 @@ def _back_off(candidate: Candidate) -> Hold | None:
 def _attempts(candidate: Candidate) -> Hold | None:
     want, workload, counters = candidate.want, candidate.workload, candidate.counters
     rule, attempts = workload.restarts, counters.ledger.attempts.get(want.object, ())
+    if not rule.limit:
+        message = f"{want.object} is not restarted for its health: {workload.key} allows no restart"
+        return _hold(want, Rule.RESTART_LIMIT, message, next_step=f"raise spec.restarts.limit of {workload.key}")
     at = backoff.attempts_left_at(attempts, rule.limit, rule.window, counters.snap.now)
     if at <= counters.snap.now.steady:
         return None

@@ -91,7 +91,7 @@ def recent(attempts: tuple[Instant, ...], window: int, now: Now) -> tuple[Instan
 
 
 def attempts_left_at(attempts: tuple[Instant, ...], limit: int, window: int, now: Now) -> int:
-    """The steady instant from which one more attempt fits the window; <= now.steady when it does."""
+    """The steady instant from which one more attempt fits the window; <= now.steady when it does. The limit is at least 1."""
     counted = recent(attempts, window, now)
     if len(counted) < limit:
         return now.steady
