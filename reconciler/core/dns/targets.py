@@ -4,15 +4,16 @@ An endpoint's address is healthy while a container behind it is ready and carrie
 endpoint is. The check decides about fixed addresses and host names. A service's address with a check needs both.
 """
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from manifests.values.desired import Service
+from manifests.values.desired import AddressFrom, Service
 from manifests.values.dns import DNSPolicy, HealthCheck, Publish, Target
-from providers.facts import ContainerFact, ContainerState, ProbeFact, ProbeValue
+from providers.facts import ContainerFact, ContainerState, Endpoint, ProbeFact, ProbeValue
 from reconciler.core.dns import target_health
 from reconciler.core.dns.target_health import AddressVerdict
 from reconciler.core.health import overrides
+from reconciler.core.health.belief import Belief
 from reconciler.core.model.instant import FOREVER, Now
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.override import Override
@@ -173,7 +174,10 @@ def _endpoints(target: Target, service: Service, context: TargetContext) -> list
     grants, suspect = context.ledger.grants, context.weights.suspect
     pooled = bool(service.balancers)
     by_address: dict[str, list[TargetAddress]] = {}
-    for endpoint, belief in context.weights.endpoints[service.key]:
+    found: Sequence[tuple[Endpoint, Belief]] = context.weights.endpoints[service.key]
+    if context.roster.asked:
+        found = (*found, *_unplaced(service, found, context.roster))
+    for endpoint, belief in found:
         fact, value = belief.fact, belief.ready
         name, share = fact.id, context.roster.share(fact)
         without_weight = share is None or (
@@ -191,6 +195,25 @@ def _endpoints(target: Target, service: Service, context: TargetContext) -> list
         )
         by_address.setdefault(endpoint.address, []).append(target_address)
     return [shared[0] if len(shared) == 1 else _merged(shared) for _, shared in sorted(by_address.items())]
+
+
+def _unplaced(
+    service: Service, found: Iterable[tuple[Endpoint, Belief]], roster: Roster
+) -> Iterator[tuple[Endpoint, Belief]]:
+    """Containers whose port is not known any more, because the ledger was lost: a name needs their address only. Port 0."""
+    placed = {belief.fact.id for _, belief in found}
+    for backend in service.backends:
+        group = roster.groups.get(backend.workload)
+        for belief in () if group is None else group.members():
+            fact, own = belief.fact, roster.asked.get(belief.fact.id)
+            if own is None or own.container is not None or fact.id in placed:
+                continue
+            host = service.address_from is AddressFrom.HOST
+            address = next((port.address for port in fact.published), "") if host else fact.address
+            if service.network and not host:
+                address = dict(fact.addresses).get(service.network, "")
+            if address:
+                yield Endpoint(address, 0), belief
 
 
 def _merged(shared: list[TargetAddress]) -> TargetAddress:
