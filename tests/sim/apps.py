@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass, field
 
-from manifests.values.desired import SECOND
+from manifests.values.desired import SECOND, Probe
 from providers.facts import Generation, ProbeValue
 from reconciler.probes.streak import CANNOT_RUN, FAIL, PASS, UNKNOWN
+from tests.sim.programs import Program
 
 CODES = {
     ProbeValue.PASS: PASS,
@@ -21,7 +22,8 @@ class Apps:
     `start_delay` is the time until a generation answers (ns), `slow` overrides it per container. Generations in `sick` fail
     liveness, those in `unready` fail readiness, until restarted. Containers in `cursed` fail liveness in every generation, those
     in `mute` fail readiness. `lies` overrides the result of a probe: (container, probe) -> value. `flaps` makes a probe alternate
-    with this period (ns). `crash_after` ends each generation of a container this long (ns) after its start.
+    with this period (ns). `crash_after` ends each generation of a container this long (ns) after its start. `programs` says, by
+    container id, what the program in it answers; without one it answers every probe. `checks_pass` is the result of checks of names.
     """
 
     start_delay: int = 2 * SECOND
@@ -33,6 +35,8 @@ class Apps:
     lies: dict[tuple[str, str], ProbeValue] = field(default_factory=dict)
     flaps: dict[tuple[str, str], int] = field(default_factory=dict)
     crash_after: dict[str, int] = field(default_factory=dict)
+    programs: dict[str, Program] = field(default_factory=dict)
+    checks_pass: bool = False
 
     def delay(self, name: str) -> int:
         return self.slow.get(name, self.start_delay)
@@ -43,8 +47,10 @@ class Apps:
             generation in self.sick or generation in self.unready or name in self.cursed or name in self.mute
         ) and not any(container == name for container, _ in (*self.lies, *self.flaps))
 
-    def answer(self, name: str, generation: Generation, probe: str, running_for: int, steady: int) -> int:
-        """The result of one probe now, as a code of `reconciler.probes.streak`."""
+    def answer(
+        self, name: str, generation: Generation, probe: str, running_for: int, steady: int, asked: Probe | None = None
+    ) -> int:
+        """The result of one probe now, as a code of `reconciler.probes.streak`. `asked` is what the probe asks for."""
         lie = self.lies.get((name, probe)) or self.lies.get(("*", probe))
         if lie is not None:
             return CODES[lie]
@@ -58,4 +64,5 @@ class Apps:
             return FAIL
         if probe == "readiness" and (generation in self.unready or name in self.mute):
             return FAIL
-        return PASS
+        program = self.programs.get(generation.container_id)
+        return PASS if program is None or asked is None or program.passes(asked) else FAIL

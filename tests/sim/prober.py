@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from providers.facts import Generation, ProbeFact
 from providers.testing.memory import MemoryWorld
 from reconciler.probes.engine import VALUES
-from reconciler.probes.streak import Streak, initial, step
+from reconciler.probes.streak import FAIL, PASS, Streak, initial, step
 from reconciler.probes.target import Target, same_target, valid_for
 from tests.sim.apps import Apps
 
@@ -94,9 +94,9 @@ class SimProber:
 
     def _probe(self, key: tuple[Generation, str], running: _Running, now: int) -> None:
         self.made += 1
-        probe, generation = running.target.probe, running.target.generation
+        probe = running.target.probe
         running.due = now + probe.period
-        result = self._result(generation, running.target.name, now)
+        result = self._result(running.target, now)
         limit = valid_for(probe)
         running.streak = step(running.streak, result, now, probe.success_threshold, probe.failure_threshold, limit)
         streak = running.streak
@@ -111,11 +111,12 @@ class SimProber:
             "simulated",
         )
 
-    def _result(self, generation: Generation, probe: str, now: int) -> int:
+    def _result(self, target: Target, now: int) -> int:
+        generation = target.generation
         for containers in self.outside.nodes.values():
             for item in containers.values():
                 if item.id == generation.container_id:
                     alive = item.up and item.started_at == generation.started_at
                     running_for = now - item.running_since if alive else -1
-                    return self.apps.answer(item.name, generation, probe, running_for, now)
-        return 1
+                    return self.apps.answer(item.name, generation, target.name, running_for, now, target.probe)
+        return PASS if self.apps.checks_pass else FAIL
