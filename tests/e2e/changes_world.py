@@ -2,7 +2,7 @@
 
 Made from the edge example's servers. `test_changes.py` makes each change once; `bench/changes.py` writes their table into docs/changes.md.
 HAProxy has no `retries` and no `redispatch`, so that it repeats no request: each refused connection, each error and each time-out
-reaches the clients and counts. `/cgi-bin/slow` takes long enough to be cut by a stop that does not wait.
+reaches the clients and counts. Its own checks run each second. `/cgi-bin/slow` takes long enough to be cut by a stop that does not wait.
 """
 
 import http.client
@@ -158,7 +158,7 @@ class Changes(World):
         servers.prepare(self.edge)
         path = self.directory / "haproxy.cfg"
         text = path.read_text()
-        for old, new in (("    option redispatch\n", ""), ("retries 2", "retries 0")):
+        for old, new in (("    option redispatch\n", ""), ("retries 2", "retries 0"), ("inter 2s", "inter 1s")):
             assert old in text
             text = text.replace(old, new)
         path.write_text(text)
