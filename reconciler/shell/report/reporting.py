@@ -39,14 +39,15 @@ class Reporting:
         self._events: list[Event] = []
         self._reported = LastReport()
         self._revision = ""
+        self._decided_for = ""
         self._delayed_at: float | None = None
 
     def decided(self, decision: Decision, desired: Desired, now: Now) -> None:
-        """Queue a decision, unless it equals the previous one."""
+        """Queue a decision, unless it equals the previous one and was made for the same manifests."""
         latest = fingerprint(decision)
-        if latest != self._fingerprint or self._requested:
+        if latest != self._fingerprint or self._requested or desired.revision != self._decided_for:
             self._since_wall = now.wall if latest != self._fingerprint else self._since_wall
-            self._fingerprint, self._requested = latest, False
+            self._fingerprint, self._requested, self._decided_for = latest, False, desired.revision
             self._decisions.append((decision, desired, now, self._since_wall))
 
     def begin(self, ledger: Ledger) -> None:

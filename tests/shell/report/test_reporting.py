@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -112,6 +113,15 @@ async def test_without_calls_under_way_a_decision_is_reported_at_once_and_once(
     await reporting.after_calls([], Wake())
     await reporting.after_calls([], Wake())
     assert [call.partition(" ")[0] for call in recorder.calls] == ["decided", "stored"]
+
+
+async def test_the_same_decision_for_other_manifests_is_stored_too(reporting: Reporting, recorder: Recorder) -> None:
+    desired = replace(shop().desired(), revision="another")
+    decision = decide(desired, Observed(ledger=Ledger(), source_read_at=NOW.steady), NOW)
+    await reporting.after_calls([], Wake())
+    reporting.decided(decision, desired, NOW)
+    await reporting.after_calls([], Wake())
+    assert recorder.calls.count("stored") == 2
 
 
 async def test_a_report_waits_for_a_call_under_way(reporting: Reporting, recorder: Recorder) -> None:
