@@ -11,8 +11,8 @@ before, which decides.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from manifests.values.desired import AddressFrom, Container, Desired, Probe, Service, Template, Workload
@@ -151,26 +151,27 @@ def follow(admitted: ForeignContainers, observed: Observed) -> tuple[Ledger, "Sp
         else:
             changing.append((workload, known, want))
     found = _Found(admitted)
-    proven = dict(ledger.proven)
-    accepted: set[str] = set()
+    trials = _Trials(observed, dict(ledger.proven))
     unproven: set[str] = set()
     for workload, known, want in changing:
-        spec = _prove(found, observed, workload, known, want, proven, accepted)
+        facts = found.by_revision.get(revision_key(workload.key, workload.template.revision), [])
+        spec = trials.judge(workload, known, want, facts, found.blind)
         rows[revision_key(workload.key, workload.template.revision)] = spec
         if spec is not want:
             unproven.add(workload.name)
     undeclared = ledger.specs.keys() - declared_keys
     rebuilt = _rebuilt(admitted, ledger, declared_keys, services, found)
     gone = {key for key in undeclared if not found.needed(key, ledger.rollouts)} if undeclared else set()
-    if proven and not admitted.sight.unknown_runtimes:
+    proven = trials.proven
+    if proven and not found.blind:
         proven = {id_: spec for id_, spec in proven.items() if id_ in found.ids}
     changes: dict[str, object] = {}
     if gone or any(ledger.specs.get(key) is not spec for key, spec in {**rebuilt, **rows}.items()):
         changes["specs"] = {key: spec for key, spec in {**ledger.specs, **rebuilt, **rows}.items() if key not in gone}
     if proven != ledger.proven:
         changes["proven"] = proven
-    if ledger.accepted != accepted:
-        changes["accepted"] = frozenset(accepted)
+    if ledger.accepted != trials.accepted:
+        changes["accepted"] = frozenset(trials.accepted)
     ledger = replace(ledger, **changes) if changes else ledger  # type: ignore[arg-type]
     return ledger, Specs(desired, ledger, services, frozenset(unproven))
 
@@ -213,48 +214,47 @@ class _Found:
         return revision in (rollout.active, rollout.back) or (row is not None and row.standing is Standing.SCHEDULED)
 
 
-def _prove(
-    found: _Found,
-    observed: Observed,
-    workload: Workload,
-    known: Spec,
-    want: Spec,
-    proven: dict[str, Spec],
-    accepted: set[str],
-) -> Spec:
-    """The spec of a declared revision that has changed: the declared one once all of its running containers have proven it.
+@dataclass(slots=True)
+class _Trials:
+    """The trials of one decision. `proven` are the rows of containers, `accepted` the acceptances that are still needed."""
 
-    Args:
-        proven, accepted: the rows of these containers, and the acceptances still needed, are added.
-    """
-    base = _tuned(known, want)
-    facts = found.by_revision.get(revision_key(workload.key, workload.template.revision), [])
-    open_trials, running = False, 0
-    specs: dict[str, Spec] = {}
-    for fact in facts:
-        spec = _tuned(proven.get(fact.id, known), want)
-        if fact.state is ContainerState.RUNNING:
-            running += 1
-            answers = observed.trials.get(fact.generation, _NO_ANSWERS)
-            replica = f"{workload.key}/{fact.mark.ordinal}" if fact.mark is not None else workload.key
-            words = {key for key in observed.ledger.accepted if key in {"*", replica, workload.key}}
-            for name, trial in trials_between(spec, want):
-                answer = answers.get(name)
-                if passed(answer, trial) or (words and failed(answer, trial)):
-                    spec = _with_trial(spec, name, trial)
-                else:
-                    accepted |= words
-                    open_trials = True
-        specs[fact.id] = spec
-    if not open_trials and not found.blind and (running or not facts):
-        for fact in facts:
-            proven.pop(fact.id, None)
-        return want
-    for id_, spec in specs.items():
-        proven.pop(id_, None)
-        if spec != base:
-            proven[id_] = spec
-    return base
+    observed: Observed
+    proven: dict[str, Spec]
+    accepted: set[str] = field(default_factory=set)
+
+    def judge(self, workload: Workload, known: Spec, want: Spec, facts: Sequence[ContainerFact], blind: bool) -> Spec:
+        """The spec of a declared revision that has changed: the declared one once all of its running containers have proven it.
+
+        Args:
+            known, want: the spec so far, and as declared now.
+            facts: the containers of the revision; `blind`: there may be others on nodes that cannot be read.
+        """
+        base = _tuned(known, want)
+        specs = {fact.id: self._of_container(workload, fact, known, want) for fact in facts}
+        running = [fact for fact in facts if fact.state is ContainerState.RUNNING]
+        settled = not any(trials_between(specs[fact.id], want) for fact in running)
+        for id_ in specs:
+            self.proven.pop(id_, None)
+        if settled and not blind and (running or not facts):
+            return want
+        self.proven |= {id_: spec for id_, spec in specs.items() if spec != base}
+        return base
+
+    def _of_container(self, workload: Workload, fact: ContainerFact, known: Spec, want: Spec) -> Spec:
+        """The spec of one container, with the trials that have passed on it or that an operator has accepted."""
+        spec = _tuned(self.proven.get(fact.id, known), want)
+        if fact.state is not ContainerState.RUNNING:
+            return spec
+        answers = self.observed.trials.get(fact.generation, _NO_ANSWERS)
+        replica = f"{workload.key}/{fact.mark.ordinal}" if fact.mark is not None else workload.key
+        keys = self.observed.ledger.accepted & {"*", replica, workload.key}
+        for name, trial in trials_between(spec, want):
+            answer = answers.get(name)
+            if passed(answer, trial) or (keys and failed(answer, trial)):
+                spec = _with_trial(spec, name, trial)
+            else:
+                self.accepted |= keys
+        return spec
 
 
 def _rebuilt(
@@ -374,15 +374,3 @@ class Specs:
             selected = self._desired.services_of.get(workload.key, ())
             want = self._want[workload.key] = declared(template, selected, self._services)
         return Asked(main, spec, tuple(trials_between(spec, want)))
-
-
-def probes_of(specs: Iterable[Asked]) -> Iterator[Probe]:
-    """All probes of these specs, tried ones included."""
-    for asked in specs:
-        for name in PROBES:
-            probe = getattr(asked.container, name, None)
-            if probe is not None:
-                yield probe
-        for _, trial in asked.trials:
-            if isinstance(trial, Probe):
-                yield trial
