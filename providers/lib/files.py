@@ -40,7 +40,7 @@ def directory_of(target: str, directory: str, state_dir: str) -> Path:
     root = Path(state_dir).resolve()
     path = root / directory
     if not path.resolve().is_relative_to(root):
-        raise Rejected(target, f"directory {directory!r} is outside {root}", "write it as an absolute path")
+        raise Rejected(target, f"directory {directory!r} is outside {root}", "write it as an absolute path", whole=True)
     return path
 
 
@@ -140,7 +140,7 @@ def _hint(error: OSError) -> str:
 def _failed(target: str, path: Path, error: OSError) -> ProviderError:
     cause = f"cannot write {path}: {error.strerror}; nothing was changed"
     if error.errno in NOT_ALLOWED:
-        return Rejected(target, cause, "give this user write permission there")
+        return Rejected(target, cause, "give this user write permission there", whole=True)
     return Unreachable(target, cause, "free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "")
 
 

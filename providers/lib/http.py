@@ -148,7 +148,7 @@ class API:
             return ssl.create_default_context(cafile=self._ca_file or None)
         except (OSError, ssl.SSLError) as error:
             cause = f"cannot use the certificates in {self._ca_file}: {error}"
-            raise Rejected(target, cause, "set caFile to a file of PEM certificates") from error
+            raise Rejected(target, cause, "set caFile to a file of PEM certificates", whole=True) from error
 
     def _check_patience(self, target: str) -> None:
         left = self._not_before - self._steady()
@@ -198,7 +198,7 @@ def _header(target: str, name: str, secret: Secret) -> str:
     text = secret.reveal()
     if not HEADER.fullmatch(text):
         cause = f"the secret for {name} has characters that are not allowed in an HTTP header"
-        raise Rejected(target, cause, "store it as one line of printable ASCII")
+        raise Rejected(target, cause, "store it as one line of printable ASCII", whole=True)
     return text
 
 

@@ -89,7 +89,7 @@ class SecretRef(Model):
         text = self._from_env(target) if self.env is not None else self._from_file(target)
         text = text.rstrip("\r\n")
         if not text:
-            raise Rejected(target, f"the secret in {self} is empty", "write the secret there")
+            raise Rejected(target, f"the secret in {self} is empty", "write the secret there", whole=True)
         for listener in tuple(_listeners):
             listener(text)
         return Secret(text)
@@ -97,25 +97,30 @@ class SecretRef(Model):
     def _from_env(self, target: str) -> str:
         text = os.environ.get(self.env or "")
         if text is None:
-            raise Rejected(target, f"{self} is not set", "set it in the environment of the reconcile process")
+            next_step = "set it in the environment of the reconcile process"
+            raise Rejected(target, f"{self} is not set", next_step, whole=True)
         return text
 
     def _from_file(self, target: str) -> str:
         try:
             raw = self._read(target)
         except (FileNotFoundError, NotADirectoryError) as error:
-            raise Rejected(target, f"the secret's {self} does not exist", "create it with mode 0600") from error
+            cause = f"the secret's {self} does not exist"
+            raise Rejected(target, cause, "create it with mode 0600", whole=True) from error
         except PermissionError as error:
-            raise Rejected(
-                target, f"no permission to read the secret's {self}", "make the user of the reconcile process its owner"
-            ) from error
+            cause, next_step = (
+                f"no permission to read the secret's {self}",
+                "make the user of the reconcile process its owner",
+            )
+            raise Rejected(target, cause, next_step, whole=True) from error
         except OSError as error:
             raise Unreachable(target, f"cannot read the secret's {self}: {error.strerror}") from error
         try:
             return raw.decode()
         except UnicodeDecodeError:
             # Not chained: the error would hold the bytes.
-            raise Rejected(target, f"the secret's {self} is not UTF-8 text", "store it as UTF-8 text") from None
+            cause = f"the secret's {self} is not UTF-8 text"
+            raise Rejected(target, cause, "store it as UTF-8 text", whole=True) from None
 
     def _read(self, target: str) -> bytes:
         # Links are followed, because secret managers make them. The checks are of the file that they lead to.
@@ -123,13 +128,14 @@ class SecretRef(Model):
         try:
             info = os.fstat(descriptor)
             if not stat.S_ISREG(info.st_mode):
-                raise Rejected(target, f"the secret's {self} is not a regular file", "set the path of the file itself")
+                cause = f"the secret's {self} is not a regular file"
+                raise Rejected(target, cause, "set the path of the file itself", whole=True)
             if info.st_mode & stat.S_IROTH:
-                raise Rejected(target, f"the secret's {self} is world-readable", f"run chmod o-rwx {self.file}")
+                cause = f"the secret's {self} is world-readable"
+                raise Rejected(target, cause, f"run chmod o-rwx {self.file}", whole=True)
             if info.st_size > MAX_BYTES:
-                raise Rejected(
-                    target, f"the secret's {self} has more than {MAX_BYTES} bytes", "set the path of the right file"
-                )
+                cause = f"the secret's {self} has more than {MAX_BYTES} bytes"
+                raise Rejected(target, cause, "set the path of the right file", whole=True)
             return os.read(descriptor, MAX_BYTES)
         finally:
             os.close(descriptor)

@@ -328,7 +328,7 @@ def _object(target: str, reply: Reply, url: str) -> Mapping[str, object]:
         return reply.body
     said = f"{url} answers {reply.status}{f': {reply.error_text}' if reply.error_text else ''}"
     if 400 <= reply.status < 500:
-        raise Rejected(target, said, "set url and serverId to those of a PowerDNS API")
+        raise Rejected(target, said, "set url and serverId to those of a PowerDNS API", whole=True)
     raise Unreachable(target, said)
 
 

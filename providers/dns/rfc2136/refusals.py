@@ -76,7 +76,7 @@ def bad_signature(zone: str, error: BadSignature, key: KeySettings | None, right
         step = "set the clocks of both machines; signatures are valid for five minutes"
     elif error.code == "BADKEY":
         step = f"add key {name} with algorithm {algorithm} to the server, or correct its name here; or give it rights: {rights}"
-    return Rejected(f"zone {zone}", f"key {name}: {error}", step)
+    return Rejected(f"zone {zone}", f"key {name}: {error}", step, whole=True)
 
 
 def update_refused(zone: str, rcode: int, done: str, key: KeySettings | None) -> ProviderError:

@@ -196,11 +196,13 @@ class Route53Zones:
         if len(fitting) > 1:
             listed = ", ".join(sorted(hosted.id for hosted in fitting))
             cause = f"{len(fitting)} {self._settings.visibility} hosted zones have this name: {listed}"
-            raise Rejected(target, cause, "set zoneIds to the id of one of them")
+            raise Rejected(target, cause, "set zoneIds to the id of one of them", whole=True)
         if not fitting:
             beside = f"; visibility or zoneIds excludes {', '.join(sorted(others))} of this name" if others else ""
             cause = f"these credentials have no {self._settings.visibility} hosted zone of this name{beside}"
-            raise Rejected(target, cause, "create the zone, or correct the credentials, visibility or zoneIds")
+            raise Rejected(
+                target, cause, "create the zone, or correct the credentials, visibility or zoneIds", whole=True
+            )
         self._hosted[zone] = fitting[0]
         return fitting[0]
 

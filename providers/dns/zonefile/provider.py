@@ -146,7 +146,7 @@ class ZoneFiles:
     def _path(self, zone: str) -> Path:
         if not ZONE_NAME.fullmatch(zone):
             next_step = "use a zone name of letters, digits, '_' and '-', in lower case, with a final dot"
-            raise Rejected(f"zone {zone!r}", "is not a valid name of a zone file", next_step)
+            raise Rejected(f"zone {zone!r}", "is not a valid name of a zone file", next_step, whole=True)
         directory = directory_of(f"provider {self.name}", self._settings.directory, self._context.state_dir)
         return directory / (zone + SUFFIX)
 
@@ -155,5 +155,5 @@ def _unreadable(zone: str, path: Path, text: str, error: ZoneSyntaxError) -> Pro
     line = text.count("\n", 0, error.at) + 1
     cause = f"{path}:{line}: {error.cause}"
     if isinstance(error, IncludeError):
-        return Rejected(f"zone {zone}", cause, "write the records into the file itself")
+        return Rejected(f"zone {zone}", cause, "write the records into the file itself", whole=True)
     return Unreachable(f"zone {zone}", cause, "repair the line; until then this zone is not changed")

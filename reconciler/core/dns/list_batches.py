@@ -2,8 +2,8 @@
 
 A server that refuses one record set refuses the whole request. So a batch that was refused is halved until the bad set stands alone;
 all others are written. Which half a set belongs to follows from a hash of its name and type: the halves stay the same while more and
-more of their sets are written. Sets that must be written together stay together. `dns/publish` calls `divide` for the groups of
-lists in one zone.
+more of their sets are written. Sets that must be written together stay together, and what depends on a set in another half waits
+(`dns/list_order`). `dns/publish` calls `divide` for the groups of lists in one zone.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,10 +12,11 @@ from hashlib import blake2b
 
 from manifests.values.desired import Desired
 from providers.actions import ChangeRecords, RecordChange
-from reconciler.core.dns import records
+from providers.facts import ZoneFact
+from reconciler.core.dns import list_order, records
 from reconciler.core.dns.records import RecordDiff
 from reconciler.core.model.ledger import Ledger, StepFailure
-from reconciler.core.model.reasons import Reason
+from reconciler.core.model.reasons import Reason, Wait, Waiting
 from reconciler.core.model.step import Step
 
 FULL_BATCH = 5_000
@@ -37,24 +38,31 @@ Group = Sequence[RecordDiff]
 
 @dataclass(slots=True)
 class Division:
-    """The steps of one list, and the ids of batches that were divided: their failures stay known. `limit`: how many may begin."""
+    """The steps of one list, and the ids of batches that were divided: their failures stay known. `limit`: how many may begin.
+
+    `waits`: what may not be written before other sets of the list.
+    """
 
     steps: list[Step] = field(default_factory=list)
+    waits: list[Wait] = field(default_factory=list)
     divided: set[str] = field(default_factory=set)
     limit: int | None = None
 
 
-def divide(desired: Desired, groups: Iterable[Group], ledger: Ledger) -> list[Division]:
-    """The steps of all groups of lists in one zone. A group stays in one step; deletions come last."""
+def divide(desired: Desired, groups: Iterable[Group], ledger: Ledger, zone: ZoneFact) -> list[Division]:
+    """The steps of all groups of lists in one zone, as it was read. A group stays in one step; deletions come last."""
     by_list: dict[tuple[str, str, str], list[Group]] = {}
     for group in groups:
         by_list.setdefault(group[0][:3], []).append(group)
-    return [_divided(desired, key, of_list, ledger) for key, of_list in sorted(by_list.items())]
+    return [_divided(desired, key, of_list, ledger, zone) for key, of_list in sorted(by_list.items())]
 
 
-def _divided(desired: Desired, key: tuple[str, str, str], groups: list[Group], ledger: Ledger) -> Division:
+def _divided(
+    desired: Desired, key: tuple[str, str, str], groups: list[Group], ledger: Ledger, fact: ZoneFact
+) -> Division:
     obj, provider, zone = key
     name = f"records {provider}/{zone}/{obj}/"
+    groups = list_order.together(groups)
     failures = {step: failure for step, failure in ledger.step_failures.items() if step.startswith(name)}
     out = Division(limit=CALLS if failures else None)
     divider = _Divider(desired, name, failures, out)
@@ -63,6 +71,12 @@ def _divided(desired: Desired, key: tuple[str, str, str], groups: list[Group], l
     if len(groups) > 1 and sum(map(len, groups)) <= FULL_BATCH and not divider.divides(whole, "all", groups):
         out.steps.append(_step(desired, whole, groups))
         return out
+    if failures:
+        groups, waiting = list_order.ready(groups, fact)
+        for group, need in waiting:
+            # The failures of what waits stay known.
+            out.divided.add(f"{name}{group[0].key.name} {group[0].key.type}")
+            out.waits.append(Wait(obj, Waiting.NAMES, list_order.why(group, need)))
     by_rank: dict[int, list[Group]] = {}
     for group in groups:
         by_rank.setdefault(_rank(group)[0], []).append(group)

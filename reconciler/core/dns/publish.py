@@ -57,7 +57,7 @@ def publish(snap: Snapshot, names: Names, pruning: Pruning, out: Outbox) -> str:
             alone, listed = steps.split(arranged.groups)
             for group in alone:
                 out.put(steps.of_name(snap.desired, group, links))
-            for division in list_batches.divide(snap.desired, listed, out.ledger):
+            for division in list_batches.divide(snap.desired, listed, out.ledger, snap.sight.zones[zone_key]):
                 _put_list(division, out)
             out.waits += arranged.waits
             for owner, rows in arranged.withdrawals.items():
@@ -71,6 +71,7 @@ def publish(snap: Snapshot, names: Names, pruning: Pruning, out: Outbox) -> str:
 def _put_list(division: Division, out: Outbox) -> None:
     """Add the steps of a list, so many as may begin now; the others follow the results of these."""
     out.ids |= division.divided
+    out.waits += division.waits
     before = len(out.steps)
     for step in division.steps:
         if division.limit is not None and len(out.steps) - before >= division.limit:
