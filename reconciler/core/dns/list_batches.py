@@ -71,6 +71,7 @@ def _divided(
     if len(groups) > 1 and sum(map(len, groups)) <= FULL_BATCH and not divider.divides(whole, "all", groups):
         out.steps.append(_step(desired, whole, groups))
         return out
+    count = len(groups) if whole in out.divided else 0
     if failures:
         groups, waiting = list_order.ready(groups, fact)
         for group, need in waiting:
@@ -81,7 +82,7 @@ def _divided(
     for group in groups:
         by_rank.setdefault(_rank(group)[0], []).append(group)
     for rank, of_rank in sorted(by_rank.items()):
-        divider.put(f"{name}{rank}", "", of_rank)
+        divider.put(f"{name}{rank}", "", of_rank, len(of_rank) == count)
     return out
 
 
@@ -114,15 +115,19 @@ class _Divider:
             self.out.divided.add(identity)
         return divides
 
-    def put(self, prefix: str, path: str, groups: Sequence[Group]) -> None:
-        """Add the steps of these groups: one, or those of their halves. `path` has a bit for each time they were divided."""
+    def put(self, prefix: str, path: str, groups: Sequence[Group], all_of_them: bool = False) -> None:
+        """Add the steps of these groups: one, or those of their halves.
+
+        `path` has a bit for each time they were divided. `all_of_them`: a batch with the same groups is divided already, because
+        the other half is empty; another call for the same would be refused as well.
+        """
         if len(groups) == 1:
             key = groups[0][0].key
             self.out.steps.append(_step(self.desired, f"{self.name}{key.name} {key.type}", groups))
             return
         identity = f"{prefix}/{path}"
         too_large = sum(map(len, groups)) > FULL_BATCH
-        if len(path) >= _BITS or not (self.divides(identity, path, groups) or too_large):
+        if len(path) >= _BITS or not (self.divides(identity, path, groups) or too_large or all_of_them):
             self.out.steps.append(_step(self.desired, identity, groups))
             return
         halves: tuple[list[Group], list[Group]] = ([], [])
@@ -130,7 +135,7 @@ class _Divider:
             halves[_bits(group) >> len(path) & 1].append(group)
         for bit, half in enumerate(halves):
             if half:
-                self.put(prefix, f"{path}{bit}", half)
+                self.put(prefix, f"{path}{bit}", half, len(half) == len(groups))
 
 
 def _bits(group: Group) -> int:

@@ -1,7 +1,7 @@
 """A server that refuses some record sets of a list gets all others, in few calls, and each bad set is named."""
 
 from collections.abc import Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given
@@ -56,6 +56,9 @@ class Server(Listed):
             if not decision.steps:
                 return decision
         pytest.fail(f"steps are still due after {turns} turns")
+
+    def kinds(self) -> set[tuple[str, str]]:
+        return {(key.name.removesuffix(f".{ZONE}"), key.type) for key in self.sets}
 
     def written(self) -> set[str]:
         return {key.name.removesuffix(f".{ZONE}") for key in self.sets}
@@ -160,3 +163,46 @@ def test_names_that_point_at_a_bad_set_wait_for_it():
     assert world.written() == {"c"}
     assert any(f"a.{ZONE} is not published yet" in wait.message for wait in last.waits)
     world.sound()
+
+
+def test_a_set_waits_for_the_address_that_it_points_at_in_another_half():
+    server = Server((), lists=(record_list(**many(40), bad_A="192.0.2.9"),), bad={"bad"})
+    sets = dict(server.lists[0].sets)
+    sets[f"mail.{ZONE}", "MX", ""] = (300, (f"10 n7.{ZONE}",), None, "", False)
+    sets[f"lost.{ZONE}", "MX", ""] = (300, (f"10 bad.{ZONE}",), None, "", False)
+    server.lists = (replace(server.lists[0], sets=sets),)
+    server.turn()
+    while server.turn().steps:
+        assert ("mail", "MX") not in server.kinds() or ("n7", "A") in server.kinds()
+    assert ("mail", "MX") in server.kinds()
+    assert ("lost", "MX") not in server.kinds()
+    assert any(f"bad.{ZONE} A is not published yet" in wait.message for wait in server.decide().waits)
+
+
+def test_an_address_stays_while_its_replacement_is_refused():
+    server = Server((), lists=(record_list(**many(8), web_A="192.0.2.9"),))
+    server.run(4)
+    sets = {key: value for key, value in server.lists[0].sets.items() if key[0] != f"web.{ZONE}"}
+    sets[f"web.{ZONE}", "AAAA", ""] = (300, ("2001:db8::1",), None, "", False)
+    sets[f"new.{ZONE}", "A", ""] = (300, ("192.0.2.8",), None, "", False)
+    server.lists, server.bad = (replace(server.lists[0], sets=sets),), {"web"}
+    server.run(6)
+    assert {("web", "A"), ("new", "A")} <= server.kinds()
+    assert ("web", "AAAA") not in server.kinds()
+
+
+def test_an_address_stays_while_a_refused_set_still_points_at_it():
+    sets = dict(record_list(**many(8), old_A="192.0.2.9").sets)
+    sets[f"mail.{ZONE}", "MX", ""] = (300, (f"10 old.{ZONE}",), None, "", False)
+    server = Server((), lists=(replace(record_list(), sets=sets),))
+    server.run(4)
+    sets = {key: value for key, value in sets.items() if key[0] != f"old.{ZONE}"}
+    sets[f"mail.{ZONE}", "MX", ""] = (300, (f"10 n1.{ZONE}",), None, "", False)
+    sets[f"new.{ZONE}", "A", ""] = (300, ("192.0.2.8",), None, "", False)
+    server.lists, server.bad = (replace(server.lists[0], sets=sets),), {"mail"}
+    server.run(6)
+    assert {("old", "A"), ("new", "A")} <= server.kinds()
+    server.bad = set()
+    server.pass_time(400)
+    server.run(6)
+    assert ("old", "A") not in server.kinds()
