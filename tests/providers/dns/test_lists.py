@@ -131,7 +131,7 @@ def test_a_long_list_is_written_but_for_its_three_bad_sets(zone_of: tuple[DNSPro
     (record_list,) = made.lists
     assert {key for key in record_list.sets if RecordKey(*key) not in made.sets} == set(bad)
     held = {hold.action for hold in decision.holds if hold.rule is Rule.STEP_FAILED}
-    assert held == {f"records {NAMES}/{zone}/recordlist/all/{name} {type}" for name, type, _ in bad}
+    assert held == {f"records {NAMES}/{zone}/recordlist/all/{name} {record_type}" for name, record_type, _ in bad}
     assert made.calls <= 120
 
     calls, first = made.calls, min(bad)
