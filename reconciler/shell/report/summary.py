@@ -78,9 +78,12 @@ def pending(decision: Decision, end: int, unknown_is_final: bool) -> bool:
     """
     if decision.steps or decision.unsettled:
         return True
+    refused = {hold.object for hold in decision.holds if hold.rule is Rule.STEP_FAILED and hold.next_step}
     for wait in decision.waits:
         if wait.waiting is Waiting.ROLLBACK_WINDOW:
             continue  # converged: a later run removes what is kept for a rollback
+        if wait.waiting is Waiting.NAMES and wait.until is None and wait.object in refused:
+            continue  # it waits for a record set that the server refuses
         if wait.waiting is Waiting.NODE:
             if not unknown_is_final:
                 return True

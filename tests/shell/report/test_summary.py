@@ -47,3 +47,11 @@ def test_a_run_does_not_wait_for_the_end_of_a_rollback_window():
 def test_the_exit_code_depends_on_which_rule_holds(rule, code):
     held = (Hold("workload/web", "change it", rule, "for a reason", next_step="do something"),)
     assert summarize(replace(waiting(Waiting.DRAIN), waits=(), holds=held), (), NOW).exit is code
+
+
+@pytest.mark.parametrize(("refused", "goes_on"), [("recordlist/all", False), ("recordlist/other", True)])
+def test_a_run_does_not_wait_for_what_follows_a_refused_set(refused, goes_on):
+    wait = Wait("recordlist/all", Waiting.NAMES, "a. is not published yet, so b. cannot point at it")
+    held = Hold(refused, "records", Rule.STEP_FAILED, "refused", until=SOON, next_step="remove the cause")
+    decision = replace(waiting(Waiting.DRAIN), waits=(wait,), holds=(held,))
+    assert pending(decision, SOON + 600 * SECOND, unknown_is_final=True) is goes_on
