@@ -12,7 +12,7 @@ from providers.actions import SetWeight
 from reconciler.core import changes, differences, disruptions, drains, gates, in_rotation, orphans
 from reconciler.core.actions.outbox import Outbox
 from reconciler.core.decision import Decision
-from reconciler.core.dns import compare, publish
+from reconciler.core.dns import check_trials, compare, publish
 from reconciler.core.dns.floors import NameFloors
 from reconciler.core.exits import grants
 from reconciler.core.healing import mass_failure, restart_history, restart_requests
@@ -98,6 +98,7 @@ def _pass(desired: Desired, observed: Observed, now: Now, before: Ledger, last: 
     counts = availability.count_all(snap, ledger)
     weights = pools.weigh(snap, ledger, outbreaks.suspect, outbreaks.sound)
     ledger = pools.remember(snap, ledger, weights)
+    ledger = check_trials.follow(snap, ledger)
     names = compare.compare(snap, ledger, weights)
     drained = drains.begin(snap, ledger, weights, names)
     if drained.any and not last:
@@ -126,7 +127,7 @@ def _pass(desired: Desired, observed: Observed, now: Now, before: Ledger, last: 
     zone_hash = publish.publish(snap, names, pruning, out)
     changes.containers(snap, gated, out)
 
-    stages = (trials.report(snap), rollouts, missing, gated, out, weights)
+    stages = (trials.report(snap), check_trials.report(snap, ledger), rollouts, missing, gated, out, weights)
     holds = {hold for stage in (admitted, names, drained, *stages) for hold in stage.holds} | set(_unknown(snap))
     waits = {wait for stage in stages for wait in stage.waits} | set(restart_requests.waits(snap, ledger))
     ledger = _forget(out.ledger, out.ids)

@@ -95,7 +95,8 @@ def _target_probes(desired: Desired, decision: Decision) -> frozenset[TargetProb
     if not any(target.publish is Publish.ENDPOINTS for policy in desired.policies for target in policy.targets):
         return frozenset()
     status = decision.status
-    return frozenset(target_health.target_probes(desired, status.roster if status is not None else None))
+    roster = status.roster if status is not None else None
+    return frozenset(target_health.target_probes(desired, roster, decision.ledger.checks))
 
 
 def _passing(observed: Observed, new: Iterable[TargetProbe], now: Now) -> Observed:

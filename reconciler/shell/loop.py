@@ -298,7 +298,7 @@ class Loop:
             decision = decide(self.desired, observed, now)
         finally:
             gc.enable()
-        if self.probing.name_targets.follow(self.desired, decision.status.roster):
+        if self.probing.name_targets.follow(self.desired, decision.status.roster, decision.ledger.checks):
             self.wake.set("target addresses of names changed")
         return decision
 

@@ -117,7 +117,7 @@ def _with_verdict(
     policy: DNSPolicy, target: Target, target_address: TargetAddress, context: TargetContext
 ) -> TargetAddress:
     """Apply the verdict of the check, if the target address has one."""
-    probe = target_health.probe_of(policy, target, target_address.address, context.checks)
+    probe = target_health.probe_of(policy, target, target_address.address, context.checks, context.ledger.checks)
     if probe is None:
         return target_address
     answer = target_health.verdict(context.answers, probe, context.now.steady)

@@ -4,8 +4,11 @@ All rows can be lost: the wait of a name starts again, a hold-down ends early, a
 TTL.
 """
 
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
+from manifests.values.dns import Check
+from reconciler.core.model import value_json
 from reconciler.core.model.instant import Instant, read_instant
 
 
@@ -44,3 +47,24 @@ def read_name(raw: Any) -> NameRow:
         read_instant(over),
         tuple(Withdrawal(place, int(ttl), read_instant(since)) for place, ttl, since in withdrawals),
     )
+
+
+class CheckRow(NamedTuple):
+    """The check that decides about the addresses of a DNSPolicy or HealthCheck, None = none; `proven`: where the declared one does."""
+
+    check: Check | None
+    proven: tuple[str, ...] = ()
+
+
+def write_check(row: CheckRow) -> dict[str, Any]:
+    """A row for JSON."""
+    return {"check": None if row.check is None else asdict(row.check), "proven": row.proven}
+
+
+def read_check(raw: Any) -> CheckRow | None:
+    """A row from its stored form; None when another version of the program wrote it with other fields."""
+    try:
+        check = None if raw["check"] is None else value_json.read(Check, raw["check"])
+        return CheckRow(check, tuple(str(address) for address in raw["proven"]))
+    except (ValueError, TypeError, KeyError):
+        return None

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from providers.facts import Generation
 from reconciler.core.model.adopted import Adopted
-from reconciler.core.model.dns_memory import NameRow
+from reconciler.core.model.dns_memory import CheckRow, NameRow
 from reconciler.core.model.instant import Instant
 from reconciler.core.model.override import Override
 from reconciler.core.model.owned import Owned
@@ -167,7 +167,8 @@ class Ledger:
     it may still be needed and is not declared any more. exit_times: workload key -> drain and grace of its last manifest. specs:
     `workload key@revision` -> what the revision declared about its running containers. proven: container id -> its own spec, where
     part of a change of its revision's spec has passed on it. owned: ids of the containers that are this instance's.
-    by_runtime: replica -> those of its attempts that the runtime made by itself. accepted: keys whose trials an operator has accepted.
+    by_runtime: replica -> those of its attempts that the runtime made by itself. accepted: keys whose trials an operator has accepted. checks: DNSPolicy or
+    HealthCheck -> the check that decides there.
     """
 
     grants: Mapping[str, Grant] = field(default_factory=dict)
@@ -205,5 +206,6 @@ class Ledger:
     specs: Mapping[str, Spec] = field(default_factory=dict)
     proven: Mapping[str, Spec] = field(default_factory=dict)
     accepted: frozenset[str] = frozenset()
+    checks: Mapping[str, CheckRow] = field(default_factory=dict)
     owned: Mapping[str, Owned] = field(default_factory=dict)
     by_runtime: Mapping[str, tuple[Instant, ...]] = field(default_factory=dict)

@@ -10,7 +10,7 @@ from typing import Any
 from providers.facts import Generation
 from reconciler.core.model import override, spec, weight_memory
 from reconciler.core.model.adopted import Adopted
-from reconciler.core.model.dns_memory import read_name
+from reconciler.core.model.dns_memory import read_check, read_name, write_check
 from reconciler.core.model.instant import Instant, read_instant
 from reconciler.core.model.ledger import (
     Absence,
@@ -86,10 +86,11 @@ _READ: Mapping[str, Any] = {
     "exit_times": lambda raw: ExitTimes(*raw),
     "specs": spec.read,
     "proven": spec.read,
+    "checks": read_check,
     "owned": lambda raw: Owned(*raw),
     "by_runtime": lambda raw: tuple(Instant(*at) for at in raw),
 }
-_WRITE: Mapping[str, Any] = {"specs": spec.write, "proven": spec.write}
+_WRITE: Mapping[str, Any] = {"specs": spec.write, "proven": spec.write, "checks": write_check}
 """Sections whose values JSON cannot write as they are."""
 
 _FLAGS = ("passed", "taken_over", "zones", "approvals", "accepted")

@@ -151,7 +151,8 @@ def follow(admitted: ForeignContainers, observed: Observed) -> tuple[Ledger, "Sp
         else:
             changing.append((workload, known, want))
     found = _Found(admitted)
-    trials = _Trials(observed, dict(ledger.proven))
+    others = {key for key in ledger.accepted if key != "*" and not key.startswith("workload/")}
+    trials = _Trials(observed, dict(ledger.proven), others)
     unproven: set[str] = set()
     for workload, known, want in changing:
         facts = found.by_revision.get(revision_key(workload.key, workload.template.revision), [])

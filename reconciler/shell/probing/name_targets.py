@@ -5,6 +5,7 @@
 all verdicts, which leaves the published records unchanged.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 
@@ -13,6 +14,7 @@ from manifests.values.dns import Publish
 from manifests.values.pod import SecretSource
 from providers.facts import Generation, ProbeFact, ProbeValue
 from reconciler.core.dns.target_health import target_probes
+from reconciler.core.model.dns_memory import CheckRow
 from reconciler.core.model.target_probe import TargetProbe
 from reconciler.core.replicas.roster import Roster
 from reconciler.probes.target import Target
@@ -51,20 +53,26 @@ class NameTargets:
         self._leaves: tuple[TargetProbe, ...] = ()
         self._desired: Desired | None = None
         self._roster: Roster | None = None
+        self._checks: Mapping[str, CheckRow] = {}
         self._allowed: tuple[str, ...] = ()
 
-    def follow(self, desired: Desired, roster: Roster) -> bool:
-        """Take over the roster, because names may publish addresses of its containers. Whether the probes change."""
-        if not by_endpoint(desired):
-            return False
-        self._roster = roster
-        return target_probes(desired, roster) != self._leaves
+    def follow(self, desired: Desired, roster: Roster, checks: Mapping[str, CheckRow]) -> bool:
+        """Take over the roster and the checks that decide, because names may publish addresses of its containers.
 
-    def set_desired(self, desired: Desired) -> bool:
-        """Run exactly the probes of these manifests. Whether the probes changed."""
+        Whether the probes change.
+        """
+        if not by_endpoint(desired) and checks == self._checks:
+            return False
+        self._roster, self._checks, self._desired = roster, checks, None
+        return target_probes(desired, roster, checks) != self._leaves
+
+    def set_desired(self, desired: Desired, checks: Mapping[str, CheckRow] | None = None) -> bool:
+        """Run exactly the probes of these manifests, and of the checks that decide by the ledger. Whether the probes changed."""
+        if checks is not None and checks is not self._checks:
+            self._checks, self._desired = checks, None
         if desired is self._desired and not by_endpoint(desired):
             return False
-        target_addresses = target_probes(desired, self._roster)
+        target_addresses = target_probes(desired, self._roster, self._checks)
         allowed = desired.instance.allow_addresses
         self._desired = desired
         if target_addresses == self._leaves and allowed == self._allowed:

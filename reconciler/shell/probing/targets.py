@@ -153,7 +153,7 @@ class Probing:
                 and are unknown then.
             ledger: the adopted containers, and which generations were ready.
         """
-        names_changed = self.name_targets.set_desired(desired)
+        names_changed = self.name_targets.set_desired(desired, ledger.checks)
         sources = (desired, ledger.specs, ledger.proven, ledger.rollouts)
         if any(now is not before for now, before in zip_longest(sources, self._inputs_of)):
             self._inputs_of, self._dirty = sources, True

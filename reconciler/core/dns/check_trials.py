@@ -1,0 +1,105 @@
+"""Trials of health checks: a check that asks something else is tried on each address beside the one that decided until now.
+
+As with the probes of containers, times and thresholds take effect at once, a removed check ends at once, and a changed or added one
+decides about an address once it has passed there. A wrong path in a manifest must take no address out of a name. `decide` calls
+`follow` before it compares names, and `report` after; `target_health` asks `deciding` for the check of an address.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from manifests.values.dns import Check
+from providers.facts import ProbeFact, ProbeValue
+from reconciler.core.dns import target_health
+from reconciler.core.model.dns_memory import CheckRow
+from reconciler.core.model.ledger import Ledger
+from reconciler.core.model.reasons import Hold, Rule, Wait, Waiting
+from reconciler.core.model.target_probe import TargetProbe
+from reconciler.core.replicas.snapshot import Snapshot
+
+
+class _Checked(NamedTuple):
+    """One object with a check: a DNSPolicy, or a HealthCheck. `addresses` are those that its check decides about."""
+
+    key: str
+    check: Check | None
+    addresses: frozenset[str]
+
+
+@dataclass(slots=True)
+class CheckTrials:
+    """The holds and waits of all trials of checks."""
+
+    holds: list[Hold] = field(default_factory=list)
+    waits: list[Wait] = field(default_factory=list)
+
+
+def _checked(snap: Snapshot) -> Iterator[_Checked]:
+    for check in snap.desired.checks:
+        yield _Checked(check.key, check.check, frozenset({check.address}))
+    for policy in snap.desired.policies:
+        yield _Checked(policy.key, policy.check, target_health.checked_addresses(policy, snap.desired, snap.roster))
+
+
+def follow(snap: Snapshot, ledger: Ledger) -> Ledger:
+    """The ledger with the checks that decide. Without a row, after a loss, the declared check decides at once."""
+    rows: dict[str, CheckRow] = {}
+    accepted: set[str] = set()
+    answers = snap.observed.target_answers
+    for key, declared, addresses in _checked(snap):
+        row = ledger.checks.get(key)
+        if row is None or declared is None or target_health.same_request(row.check, declared):
+            settled = row is not None and row.check == declared and not row.proven
+            rows[key] = row if row is not None and settled else CheckRow(declared)
+            continue
+        words = {key} & ledger.accepted
+        proven = {
+            address
+            for address in addresses
+            if address in row.proven
+            or _passed(answers, address, declared)
+            or (words and _failed(answers, address, declared))
+        }
+        if addresses and proven == addresses:
+            rows[key] = CheckRow(declared)
+            continue
+        accepted |= words
+        rows[key] = CheckRow(target_health.tuned(row.check, declared), tuple(sorted(proven)))
+    accepted |= {key for key in ledger.accepted if key == "*" or key.startswith("workload/")}
+    changes: dict[str, object] = {}
+    if rows != ledger.checks:
+        changes["checks"] = rows
+    if accepted != ledger.accepted:
+        changes["accepted"] = frozenset(accepted)
+    return replace(ledger, **changes) if changes else ledger  # type: ignore[arg-type]
+
+
+def _passed(answers: Mapping[TargetProbe, ProbeFact], address: str, check: Check) -> bool:
+    fact = answers.get(TargetProbe(address, check))
+    return fact is not None and ProbeValue.PASS in (fact.value, fact.last)
+
+
+def _failed(answers: Mapping[TargetProbe, ProbeFact], address: str, check: Check) -> bool:
+    fact = answers.get(TargetProbe(address, check))
+    return fact is not None and fact.value is ProbeValue.FAIL
+
+
+def report(snap: Snapshot, ledger: Ledger) -> CheckTrials:
+    """A hold for every check that fails where another one decides, and a wait for every other trial."""
+    out = CheckTrials()
+    for key, declared, addresses in _checked(snap):
+        row = ledger.checks.get(key)
+        if row is None or declared is None or target_health.same_request(row.check, declared):
+            continue
+        tried = f"the new check of {key} ({declared.protocol} {declared.path}, port {declared.port})"
+        before = "the earlier one still decides" if row.check is not None else "it decides nothing there"
+        for address in sorted(addresses - set(row.proven)):
+            fact = snap.observed.target_answers.get(TargetProbe(address, declared))
+            if fact is None or fact.value is not ProbeValue.FAIL:
+                out.waits.append(Wait(key, Waiting.VERDICT, f"{tried} has not passed on {address} yet; {before}"))
+                continue
+            message = f"{tried} fails on {address}: {fact.detail}; {before}"
+            next_step = f"correct the healthCheck of {key}, or accept it although it fails: reconcile resume {key}"
+            out.holds.append(Hold(key, f"check {address}", Rule.PROBE_UNPROVEN, message, next_step=next_step))
+    return out
