@@ -23,7 +23,8 @@ class Apps:
     liveness, those in `unready` fail readiness, until restarted. Containers in `cursed` fail liveness in every generation, those
     in `mute` fail readiness. `lies` overrides the result of a probe: (container, probe) -> value. `flaps` makes a probe alternate
     with this period (ns). `crash_after` ends each generation of a container this long (ns) after its start. `programs` says, by
-    container id, what the program in it answers; without one it answers every probe. `checks_pass` is the result of checks of names.
+    container id, what the program in it answers; without one it answers every probe. `checks_pass` is the result of checks of names, and those
+    of a path in `bad_checks` fail.
     """
 
     start_delay: int = 2 * SECOND
@@ -37,6 +38,7 @@ class Apps:
     crash_after: dict[str, int] = field(default_factory=dict)
     programs: dict[str, Program] = field(default_factory=dict)
     checks_pass: bool = False
+    bad_checks: set[str] = field(default_factory=set)
 
     def delay(self, name: str) -> int:
         return self.slow.get(name, self.start_delay)
