@@ -13,7 +13,7 @@ import pytest
 
 from tests.e2e.quickstart_world import ROOT, until
 from tests.providers.runtime.docker.bench import Bench
-from tests.providers.runtime.docker.engine import IMAGE, ensure_docker, ensure_podman, podman_home
+from tests.providers.runtime.docker.engine import IMAGE, NETWORK, ensure_docker, ensure_podman, podman_home
 
 MANIFESTS = """\
 apiVersion: reconciler/v1
@@ -36,6 +36,7 @@ spec:
   template:
     spec:
       terminationGracePeriodSeconds: 1
+      networks: [{network}]
       containers:
         - name: web
           image: {image}
@@ -53,7 +54,7 @@ class Machine:
         self.bench, self.api = bench, bench.api
         self.tree, self.home = base / "tree", base / "home"
         self.tree.mkdir()
-        self.write(MANIFESTS.format(id=bench.instance, socket=bench.socket, image=IMAGE))
+        self.write(MANIFESTS.format(id=bench.instance, socket=bench.socket, image=IMAGE, network=NETWORK))
         self.watcher: subprocess.Popen[str] | None = None
 
     def write(self, text: str) -> None:
