@@ -5,8 +5,9 @@ decides about an address once it has passed there. A wrong path in a manifest mu
 `follow` before it compares names, and `report` after; `target_health` asks `deciding` for the check of an address.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NamedTuple
 
 from manifests.values.dns import Check
@@ -20,11 +21,14 @@ from reconciler.core.replicas.snapshot import Snapshot
 
 
 class _Checked(NamedTuple):
-    """One object with a check: a DNSPolicy, or a HealthCheck. `addresses` are those that its check decides about."""
+    """One object with a check: a DNSPolicy, or a HealthCheck. `addresses` gives those that its check decides about.
+
+    Few checks change at a time, so the addresses are collected for these only.
+    """
 
     key: str
     check: Check | None
-    addresses: frozenset[str]
+    addresses: Callable[[], frozenset[str]]
 
 
 @dataclass(slots=True)
@@ -37,9 +41,10 @@ class CheckTrials:
 
 def _checked(snap: Snapshot) -> Iterator[_Checked]:
     for check in snap.desired.checks:
-        yield _Checked(check.key, check.check, frozenset({check.address}))
+        yield _Checked(check.key, check.check, partial(frozenset, {check.address}))
     for policy in snap.desired.policies:
-        yield _Checked(policy.key, policy.check, target_health.checked_addresses(policy, snap.desired, snap.roster))
+        addresses = partial(target_health.checked_addresses, policy, snap.desired, snap.roster)
+        yield _Checked(policy.key, policy.check, addresses)
 
 
 def follow(snap: Snapshot, ledger: Ledger) -> Ledger:
@@ -47,13 +52,13 @@ def follow(snap: Snapshot, ledger: Ledger) -> Ledger:
     rows: dict[str, CheckRow] = {}
     accepted: set[str] = set()
     answers = snap.observed.target_answers
-    for key, declared, addresses in _checked(snap):
+    for key, declared, addresses_of in _checked(snap):
         row = ledger.checks.get(key)
         if row is None or declared is None or target_health.same_request(row.check, declared):
             settled = row is not None and row.check == declared and not row.proven
             rows[key] = row if row is not None and settled else CheckRow(declared)
             continue
-        words = {key} & ledger.accepted
+        words, addresses = {key} & ledger.accepted, addresses_of()
         proven = {
             address
             for address in addresses
@@ -88,13 +93,13 @@ def _failed(answers: Mapping[TargetProbe, ProbeFact], address: str, check: Check
 def report(snap: Snapshot, ledger: Ledger) -> CheckTrials:
     """A hold for every check that fails where another one decides, and a wait for every other trial."""
     out = CheckTrials()
-    for key, declared, addresses in _checked(snap):
+    for key, declared, addresses_of in _checked(snap):
         row = ledger.checks.get(key)
         if row is None or declared is None or target_health.same_request(row.check, declared):
             continue
         tried = f"the new check of {key} ({declared.protocol} {declared.path}, port {declared.port})"
         before = "the earlier one still decides" if row.check is not None else "it decides nothing there"
-        for address in sorted(addresses - set(row.proven)):
+        for address in sorted(addresses_of() - set(row.proven)):
             fact = snap.observed.target_answers.get(TargetProbe(address, declared))
             if fact is None or fact.value is not ProbeValue.FAIL:
                 out.waits.append(Wait(key, Waiting.VERDICT, f"{tried} has not passed on {address} yet; {before}"))
