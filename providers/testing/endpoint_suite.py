@@ -119,7 +119,7 @@ class EndpointConformance:
         seen = [member.endpoint for member in self.members(endpoints)]
         same(seen, sorted(self.places), 1, "members in the order of their endpoints")
 
-    def test_level_02_a_pool_with_a_member_of_ours_is_always_told(self, endpoints: EndpointProvider) -> None:
+    def test_level_02_a_pool_with_a_member_of_ours_is_always_shown(self, endpoints: EndpointProvider) -> None:
         """So that a pool which no manifest names any more can be cleaned up."""
         self.put(endpoints, self.places[0], 10)
         same([fact.pool for fact in endpoints.observe([])], [self.pool], 1, "a pool with a member of ours")
@@ -338,7 +338,7 @@ class EndpointConformance:
             (member.operational in ("", "up", "checking", "down"), member.writer),
             (True, ""),
             1,
-            "no check's word, no other writer",
+            "no result of a check, no other writer",
         )
 
     def test_level_12_the_epoch_stays_while_the_process_does(self, endpoints: EndpointProvider) -> None:

@@ -63,7 +63,7 @@ class RuntimeHooks:
         return None
 
     def lose_child(self, runtime: RuntimeProvider, name: str) -> bool:
-        """Let the kernel kill a process of a container for memory while its main process runs on; False if that is never told."""
+        """Let the kernel kill a process of a container for memory while its main process runs on; False if the runtime does not report that."""
         del runtime, name
         return False
 

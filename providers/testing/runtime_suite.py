@@ -124,7 +124,7 @@ class RuntimeConformance(RuntimeHooks):
         again = self.start(runtime, crashed)
         expect(again.generation != fact.generation, 2, "it can be started again", again.generation)
 
-    def test_level_04_an_end_that_the_runtime_repaired_is_told(self, runtime: RuntimeProvider, root: str) -> None:
+    def test_level_04_an_end_that_the_runtime_repaired_is_shown(self, runtime: RuntimeProvider, root: str) -> None:
         """A container that runs again says how its last run ended, and who ended it is not lost with the exit code."""
         before = self.revive(runtime, root)
         if before is None:
@@ -142,11 +142,11 @@ class RuntimeConformance(RuntimeHooks):
         end = again.last_end
         expect(end is not None and end.at > 0, 1, "its last end has an instant", again)
         if end is not None:
-            expect(end.cause not in (ExitCause.STOPPED_BY_US, ExitCause.HOST_RESTARTED), 1, "nobody stopped it", end)
+            expect(end.cause not in (ExitCause.STOPPED_BY_US, ExitCause.HOST_RESTARTED), 1, "reconcile did not stop it", end)
             expect(end.exit_code not in (None, 0), 1, "its exit code is known", end)
         same(self.fact_of(runtime, before.name).last_end, end, 1, "each look shows the same end")
 
-    def test_level_04_a_process_killed_for_memory_is_told(self, runtime: RuntimeProvider, root: str) -> None:
+    def test_level_04_a_process_killed_for_memory_is_shown(self, runtime: RuntimeProvider, root: str) -> None:
         """The container runs on: nothing else would show it."""
         fact = self.start(runtime, self.create(runtime, root))
         same(fact.oom_at, 0, 1, "nothing was killed yet")

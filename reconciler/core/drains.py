@@ -1,7 +1,7 @@
 """Drains: which overrides that take endpoints out of traffic may begin, so that none empties a pool or a name unasked.
 
 The command line asks for `--force` where a drain would take the last endpoint, but several commands may arrive at once, and what
-served when it looked may be gone. So an override without that word waits here until another endpoint serves in each of its pools
+served when it looked may be gone. So an override without `--force` waits here until another endpoint serves in each of its pools
 and names. Overrides begin one after the other, in the order of their commands; one that has begun stays in effect until it expires
 or is released. Called by `decide` after weights and names.
 """

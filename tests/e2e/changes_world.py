@@ -296,7 +296,7 @@ Generations = dict[str, tuple[str, str]]
 
 
 def unchanged(world: Changes, before: Generations) -> bool:
-    """Whether the containers of before still run, in the same generation and with full weight."""
+    """Whether the earlier containers still run, in the same generation and with full weight."""
     now, pool = world.generations(), world.pool()
     return all(now.get(name) == before[name] and pool.get(world.place(name)) == 100 for name in before)
 
@@ -307,7 +307,7 @@ def in_force(world: Changes, before: Generations) -> bool:
 
 
 def replaced(world: Changes, before: Generations) -> bool:
-    """Whether two other containers serve, and those of before are gone."""
+    """Whether two other containers serve, and the earlier ones are gone."""
     return not set(world.generations().values()) & set(before.values()) and world.full(2)
 
 
@@ -317,7 +317,7 @@ def one_more(world: Changes, before: Generations) -> bool:
 
 
 def not_ready(world: Changes, before: Generations) -> bool:
-    """Whether a new container failed its probes until it was restarted, and those of before serve on."""
+    """Whether a new container failed its probes until it was restarted, and the earlier ones serve on."""
     new = set(world.containers()) - set(before)
     tried = any(f"stop {name} " in world.log() for name in new)
     return tried and unchanged(world, before) and not any(world.pool().get(world.place(name)) for name in new)
@@ -335,7 +335,7 @@ def unproven(world: Changes, before: Generations) -> bool:
 
 
 def moved(world: Changes, before: Generations) -> bool:
-    """Whether the containers of before are reached at another port, and only there."""
+    """Whether the earlier containers are reached at another port, and only there."""
     places = {(row[4], row[18]) for row in world.slots() if row[4] != "127.0.0.1"}
     return places == {(world.place(name), str(ADMIN)) for name in before} and in_force(world, before)
 

@@ -27,7 +27,7 @@ POLL = 0.01
 """Seconds between looks at the workers during a reload."""
 
 LONGEST_LOAD = 60_000_000_000
-"""How long (ns) nginx may take to load a configuration before it counts as one that it did not load, and is told again."""
+"""How long (ns) nginx may take to load a configuration before it counts as one that it did not load, and gets the signal again."""
 
 MASTER, WORKER = b"nginx: master process", b"nginx: worker process"
 
@@ -101,7 +101,7 @@ class Signal:
     taken: bool = False
 
     def is_fresh(self) -> bool:
-        """Whether it was sent, and nginx may still be loading: it has pended until lately."""
+        """Whether it was sent, and nginx may still be loading: the signal was pending less than `LONGEST_LOAD` ago."""
         return self.pending > 0 and time.clock_gettime_ns(time.CLOCK_BOOTTIME) - self.pending < LONGEST_LOAD
 
     def is_over(self, now: Running) -> bool:

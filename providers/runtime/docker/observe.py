@@ -61,7 +61,7 @@ OVERLAP = SECOND // 10
 """How far before the last look the requested events begin: the engine and this program read one clock at different moments."""
 
 EVENTS_BACK = 3600 * SECOND
-"""How far back the first look asks for events: an end before the start of this program is told as what it was, too."""
+"""How far back the first look asks for events, so that the cause of an end before the start of this program is known too."""
 
 RECENT = 60 * SECOND
 """How long after an end its exit code is asked for, where no event of it is known."""

@@ -161,7 +161,7 @@ class Ledger:
     where we publish or have published. source: identity of the source of this inventory. history_lost: since when history is
     missing. approvals: hashes of deletions that an operator approved. requests: id -> restart request. pushes: container id -> its
     last push. adopted: container id -> adopted replica. ready: container id -> since when it has been ready. weighed, cuts:
-    `provider/pool` -> its members' weights, and those that lost their weight for health lately. panics: `provider/pool` -> since
+    `provider/pool` -> its members' weights, and those that recently lost their weight for health. panics: `provider/pool` -> since
     when too few members are ready. overrides: object -> override. names: key of a policy or record -> the waits of its names. pins:
     `workload key@revision` -> (container, digest) of its images. templates: `workload key@revision` -> its template as JSON, while
     it may still be needed and is not declared any more. exit_times: workload key -> drain and grace of its last manifest. specs:

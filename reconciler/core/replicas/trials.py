@@ -1,6 +1,6 @@
 """Trials in reports: what is tried on containers beside the probes that decide there. Called by `decide`; `specs` has the rules.
 
-A trial without a result is a wait. A trial that fails is a hold: the probe or port of before goes on deciding until the manifest
+A trial without a result is a wait. A trial that fails is a hold: the earlier probe or port decides until the manifest
 changes, the trial passes, or an operator accepts it.
 """
 

@@ -1,6 +1,6 @@
 """Weights that a pool does not take: some balancing algorithms take only 0 and full weight at run time.
 
-Such a pool still gets traffic, so weights are rounded, and the operator is told what is lost: an own weight, a ramp, the share of a
+Such a pool still gets traffic, so weights are rounded, and a hold names what is lost: an own weight, a ramp, the share of a
 canary. Called by `traffic/pool`, and by `reconcile doctor`.
 """
 

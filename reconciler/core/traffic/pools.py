@@ -157,7 +157,7 @@ def _displaced(
 ) -> None:
     """A member of a container that stays: the service reaches it elsewhere now, or not at all any more.
 
-    The member at the place of before goes once the one at the new place carries its weight. A container of an earlier revision keeps
+    The member at the earlier place goes once the one at the new place carries its weight. A container of an earlier revision keeps
     the member until its successor serves. Everything else is pruned, except the last member that serves, and a member of a container
     that has no weight yet where a service wants it.
     """

@@ -96,7 +96,7 @@ class EvidenceCollector:
         fact, now = end.fact, self._clock.now()
         verdicts = self._probing.verdicts.get(fact.generation)
         try:
-            # Whoever starts it again writes to the same log; a container that is down is started by us, after this.
+            # A run that another program or the runtime starts writes to the same log. A container that is down is started by us, after this.
             started_by_others = fact.state is not ContainerState.EXITED and not end.child
             lines, missing = await self._log(fact.node, fact.name, end.at if started_by_others else 0)
             value: dict[str, Any] = {

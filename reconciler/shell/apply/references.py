@@ -50,7 +50,7 @@ class References:
         try:
             digests = await self._runner.run(lambda: _digests(sources, self._nonce))
         except ProviderError:
-            return False  # a file system hangs: the digests of before stay
+            return False  # a file system hangs: the earlier digests stay
         changed, self.digests = digests != self.digests, digests
         return changed
 
