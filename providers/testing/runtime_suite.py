@@ -142,7 +142,12 @@ class RuntimeConformance(RuntimeHooks):
         end = again.last_end
         expect(end is not None and end.at > 0, 1, "its last end has an instant", again)
         if end is not None:
-            expect(end.cause not in (ExitCause.STOPPED_BY_US, ExitCause.HOST_RESTARTED), 1, "reconcile did not stop it", end)
+            expect(
+                end.cause not in (ExitCause.STOPPED_BY_US, ExitCause.HOST_RESTARTED),
+                1,
+                "reconcile did not stop it",
+                end,
+            )
             expect(end.exit_code not in (None, 0), 1, "its exit code is known", end)
         same(self.fact_of(runtime, before.name).last_end, end, 1, "each look shows the same end")
 

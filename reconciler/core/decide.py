@@ -21,6 +21,7 @@ from reconciler.core.health import belief
 from reconciler.core.limits import prune_guard, windows
 from reconciler.core.model.instant import FOREVER, Now
 from reconciler.core.model.ledger import Ledger
+from reconciler.core.model.ledger_fold import keep_acceptances
 from reconciler.core.model.observed import Observed
 from reconciler.core.model.reasons import Hold, Reason, Rule
 from reconciler.core.model.step import Step
@@ -99,6 +100,9 @@ def _pass(desired: Desired, observed: Observed, now: Now, before: Ledger, last: 
     weights = pools.weigh(snap, ledger, outbreaks.suspect, outbreaks.sound)
     ledger = pools.remember(snap, ledger, weights)
     ledger = check_trials.follow(snap, ledger)
+    tried = (trials.report(snap), check_trials.report(snap, ledger))
+    if ledger.accepted and not snap.roster.unreadable_nodes:
+        ledger = keep_acceptances(ledger, {obj for of_kind in tried for obj in of_kind.objects})
     names = compare.compare(snap, ledger, weights)
     drained = drains.begin(snap, ledger, weights, names)
     if drained.any and not last:
@@ -127,7 +131,7 @@ def _pass(desired: Desired, observed: Observed, now: Now, before: Ledger, last: 
     zone_hash = publish.publish(snap, names, pruning, out)
     changes.containers(snap, gated, out)
 
-    stages = (trials.report(snap), check_trials.report(snap, ledger), rollouts, missing, gated, out, weights)
+    stages = (*tried, rollouts, missing, gated, out, weights)
     holds = {hold for stage in (admitted, names, drained, *stages) for hold in stage.holds} | set(_unknown(snap))
     waits = {wait for stage in stages for wait in stage.waits} | set(restart_requests.waits(snap, ledger))
     ledger = _forget(out.ledger, out.ids)

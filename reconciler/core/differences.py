@@ -22,7 +22,7 @@ from reconciler.core.model.ledger import Grant, Ledger
 from reconciler.core.model.reasons import Hold, Reason, Rule, Wait, Waiting
 from reconciler.core.model.revision import why_failed
 from reconciler.core.model.want import Kind, Want
-from reconciler.core.replicas import availability, memory, roster
+from reconciler.core.replicas import availability, ends, memory, roster
 from reconciler.core.replicas.roster import Group
 from reconciler.core.replicas.snapshot import Snapshot
 from reconciler.core.rollouts import replacement
@@ -62,13 +62,8 @@ def _why_down(fact: ContainerFact) -> tuple[Reason, str]:
         return Reason.HOST_RESTARTED, "the host restarted"
     if fact.exit_cause is ExitCause.STOPPED_BY_US:
         return Reason.STOPPED, "stopped by reconcile, but needed again"
-    if fact.exit_cause is ExitCause.OOM_KILLED:
-        return Reason.OOM_KILLED, "killed at its memory limit"
-    if fact.exit_cause is ExitCause.EXITED and fact.exit_code == 0:
-        return Reason.EXITED, "exited with code 0"
-    code = "an unknown exit code" if fact.exit_code is None else f"code {fact.exit_code}"
-    signalled = fact.exit_cause is ExitCause.SIGNALLED
-    return Reason.CRASHED, f"killed by a signal, exited with {code}" if signalled else f"exited with {code}"
+    how = (fact.exit_code, fact.exit_cause)
+    return ends.reason_of(*how), ends.exit_text(*how)
 
 
 def _stale_secrets(group: Group, ordinal: int, belief: Belief, out: Differences) -> None:

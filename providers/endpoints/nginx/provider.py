@@ -125,10 +125,10 @@ class NginxEndpoints:
         """Set weights and remove endpoints, with one test and one reload; wait for a new worker.
 
         Returns:
-            Rejected: an address, weight or pool is invalid, nginx refuses the configuration or does not include the file, or
-                permissions are missing; also for `CutSessions`.
+            Rejected: an address, weight or pool is invalid, nginx does not include the file, or permissions are missing; also for
+                `CutSessions`.
             Conflict, Gone, Foreign: the member is not as the plan saw it, or has another owner.
-            Unreachable: something cannot be read; nothing was changed.
+            Unreachable: something cannot be read, or nginx refuses the configuration for now; nothing was changed.
             OutcomeUnknown: the file was written, but no new worker has loaded it yet.
 
         Raises:
@@ -269,6 +269,7 @@ class NginxEndpoints:
                     self._write(drafts, running, errors, deadline)
                     self._share(jobs, errors)
                     return
+            # Calls that come meanwhile add their actions and share the reload; the pause is `reloadInterval` at most.
             time.sleep(pause)
             jobs += self._take()
             deadline = time.monotonic() + self._settings.timeout / SECOND

@@ -6,6 +6,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from manifests.types import durations
 from manifests.types.durations import Duration
 from manifests.types.fields import Delay
 from manifests.values.desired import SECOND
@@ -18,6 +19,9 @@ def _absolute(path: str) -> str:
 
 
 _Path = Annotated[str, AfterValidator(_absolute)]
+
+_Pause = Annotated[Delay, AfterValidator(durations.between(100_000_000, 10 * SECOND))]
+"""A call waits for it, and must end within its deadline."""
 
 
 class NginxSettings(BaseModel):
@@ -39,7 +43,7 @@ class NginxSettings(BaseModel):
     timeout: Delay = Field(
         default=Duration(10 * SECOND), description="Longest time of one change: its test and the reload."
     )
-    reload_interval: Delay = Field(
+    reload_interval: _Pause = Field(
         default=Duration(SECOND),
-        description="Shortest time between two reloads. Changes that come sooner wait, and go together with the next ones.",
+        description="Shortest time between two reloads, at most 10s. Changes that come sooner wait, and go together with the next ones.",
     )

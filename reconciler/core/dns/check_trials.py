@@ -15,6 +15,7 @@ from providers.facts import ProbeFact, ProbeValue
 from reconciler.core.dns import target_health
 from reconciler.core.model.dns_memory import CheckRow
 from reconciler.core.model.ledger import Ledger
+from reconciler.core.model.ledger_fold import accepts
 from reconciler.core.model.reasons import Hold, Rule, Wait, Waiting
 from reconciler.core.model.target_probe import TargetProbe
 from reconciler.core.replicas.snapshot import Snapshot
@@ -33,8 +34,9 @@ class _Checked(NamedTuple):
 
 @dataclass(slots=True)
 class CheckTrials:
-    """The holds and waits of all trials of checks."""
+    """The holds and waits of all trials of checks. `objects`: the policies and checks with a trial."""
 
+    objects: set[str] = field(default_factory=set)
     holds: list[Hold] = field(default_factory=list)
     waits: list[Wait] = field(default_factory=list)
 
@@ -50,34 +52,29 @@ def _checked(snap: Snapshot) -> Iterator[_Checked]:
 def follow(snap: Snapshot, ledger: Ledger) -> Ledger:
     """The ledger with the checks that decide. Without a row, after a loss, the declared check decides at once."""
     rows: dict[str, CheckRow] = {}
-    accepted: set[str] = set()
-    answers = snap.observed.target_answers
+    answers, blind = snap.observed.target_answers, bool(snap.roster.unreadable_nodes)
     for key, declared, addresses_of in _checked(snap):
         row = ledger.checks.get(key)
         if row is None or declared is None or target_health.same_request(row.check, declared):
-            settled = row is not None and row.check == declared and not row.proven
-            rows[key] = row if row is not None and settled else CheckRow(declared)
+            # The row has the manifest's own object: comparing that costs nothing at the next decision.
+            rows[key] = row if row is not None and row.check is declared and not row.proven else CheckRow(declared)
             continue
-        words, addresses = {key} & ledger.accepted, addresses_of()
+        is_accepted, addresses = accepts(ledger, key), addresses_of()
         proven = {
             address
             for address in addresses
             if address in row.proven
             or _passed(answers, address, declared)
-            or (words and _failed(answers, address, declared))
+            or (is_accepted and _failed(answers, address, declared))
         }
-        if addresses and proven == addresses:
+        if blind:
+            proven.update(row.proven)  # a node that cannot be read may have more addresses, proven ones and others
+        elif proven == addresses:
             rows[key] = CheckRow(declared)
             continue
-        accepted |= words
         rows[key] = CheckRow(target_health.tuned(row.check, declared), tuple(sorted(proven)))
-    accepted |= {key for key in ledger.accepted if key == "*" or key.startswith("workload/")}
-    changes: dict[str, object] = {}
-    if rows != ledger.checks:
-        changes["checks"] = rows
-    if accepted != ledger.accepted:
-        changes["accepted"] = frozenset(accepted)
-    return replace(ledger, **changes) if changes else ledger  # type: ignore[arg-type]
+    changed = rows.keys() != ledger.checks.keys() or any(rows[key] is not ledger.checks[key] for key in rows)
+    return replace(ledger, checks=rows) if changed else ledger
 
 
 def _passed(answers: Mapping[TargetProbe, ProbeFact], address: str, check: Check) -> bool:
@@ -97,6 +94,7 @@ def report(snap: Snapshot, ledger: Ledger) -> CheckTrials:
         row = ledger.checks.get(key)
         if row is None or declared is None or target_health.same_request(row.check, declared):
             continue
+        out.objects.add(key)
         tried = f"the new check of {key} ({declared.protocol} {declared.path}, port {declared.port})"
         before = "the earlier one still decides" if row.check is not None else "it decides nothing there"
         for address in sorted(addresses_of() - set(row.proven)):

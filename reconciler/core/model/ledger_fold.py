@@ -1,5 +1,6 @@
 """What the outcomes of steps and the commands of operators change in the ledger. Called by the loop between two decisions."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
@@ -134,6 +135,17 @@ def apply_commands(ledger: Ledger, commands: tuple[Command, ...]) -> Ledger:
         overrides=overrides,
         escalations=escalations if escalations != ledger.escalations else ledger.escalations,
     )
+
+
+def accepts(ledger: Ledger, obj: str) -> bool:
+    """Whether an operator has accepted the trials of this object."""
+    return any(_covers(key, obj) for key in ledger.accepted)
+
+
+def keep_acceptances(ledger: Ledger, tried: Collection[str]) -> Ledger:
+    """The ledger with the acceptances of objects that still have a trial (`tried`): the others have been used, or were not needed."""
+    accepted = frozenset(key for key in ledger.accepted if any(_covers(key, obj) for obj in tried))
+    return ledger if accepted == ledger.accepted else replace(ledger, accepted=accepted)
 
 
 def _covers(key: str, name: str) -> bool:

@@ -10,21 +10,18 @@ from operator import attrgetter
 from typing import TypeVar
 
 from manifests.values.desired import SECOND, Desired
-from providers.facts import ContainerFact, ContainerState, ExitCause, Known, ProbeValue
+from providers.facts import ContainerFact, ContainerState, Known, ProbeValue
 from reconciler.core.limits.backoff import recent
 from reconciler.core.model.instant import Now, elapsed, instant
 from reconciler.core.model.ledger import Absence, Failures, Ledger, Suspension
 from reconciler.core.model.override import Override
 from reconciler.core.model.owned import Owned
 from reconciler.core.model.revision import RevisionMark
-from reconciler.core.replicas import identity
+from reconciler.core.replicas import ends, identity
 from reconciler.core.replicas.roster import Group
 from reconciler.core.replicas.snapshot import Snapshot
 
 Expiring = TypeVar("Expiring", Suspension, Override)
-
-OURS = {ExitCause.STOPPED_BY_US, ExitCause.HOST_RESTARTED}
-"""Ends that are no failure of the container."""
 
 _ENDED = {ContainerState.EXITED, ContainerState.RESTARTING}
 
@@ -60,7 +57,7 @@ def _failures(snap: Snapshot, ledger: Ledger) -> Mapping[str, Failures]:
         if fact.state not in _ENDED or fact.mark is None or not fact.started_at or group.workload.restart_only:
             continue
         grant = ledger.grants.get(fact.id)
-        if fact.exit_cause in OURS or (grant is not None and grant.generation == fact.generation):
+        if fact.exit_cause in ends.OURS or (grant is not None and grant.generation == fact.generation):
             continue
         name = failures_of(group, fact)
         before = failures.get(name)

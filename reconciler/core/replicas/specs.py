@@ -12,13 +12,14 @@ before, which decides.
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from manifests.values.desired import AddressFrom, Container, Desired, Probe, Service, Template, Workload
 from providers.facts import ContainerFact, ContainerState, Endpoint, ProbeValue
 from reconciler.core.model import value_json
 from reconciler.core.model.ledger import Ledger
+from reconciler.core.model.ledger_fold import accepts
 from reconciler.core.model.observed import Observed
 from reconciler.core.model.revision import Rollout, Standing, revision_key
 from reconciler.core.model.spec import Answer, ServicePort, Spec, Trial
@@ -151,8 +152,7 @@ def follow(admitted: ForeignContainers, observed: Observed) -> tuple[Ledger, "Sp
         else:
             changing.append((workload, known, want))
     found = _Found(admitted)
-    others = {key for key in ledger.accepted if key != "*" and not key.startswith("workload/")}
-    trials = _Trials(observed, dict(ledger.proven), others)
+    trials = _Trials(observed, dict(ledger.proven))
     unproven: set[str] = set()
     for workload, known, want in changing:
         facts = found.by_revision.get(revision_key(workload.key, workload.template.revision), [])
@@ -171,8 +171,6 @@ def follow(admitted: ForeignContainers, observed: Observed) -> tuple[Ledger, "Sp
         changes["specs"] = {key: spec for key, spec in {**ledger.specs, **rebuilt, **rows}.items() if key not in gone}
     if proven != ledger.proven:
         changes["proven"] = proven
-    if ledger.accepted != trials.accepted:
-        changes["accepted"] = frozenset(trials.accepted)
     ledger = replace(ledger, **changes) if changes else ledger  # type: ignore[arg-type]
     return ledger, Specs(desired, ledger, services, frozenset(unproven))
 
@@ -217,11 +215,10 @@ class _Found:
 
 @dataclass(slots=True)
 class _Trials:
-    """The trials of one decision. `proven` are the rows of containers, `accepted` the acceptances that are still needed."""
+    """The trials of one decision. `proven` are the rows of containers."""
 
     observed: Observed
     proven: dict[str, Spec]
-    accepted: set[str] = field(default_factory=set)
 
     def judge(self, workload: Workload, known: Spec, want: Spec, facts: Sequence[ContainerFact], blind: bool) -> Spec:
         """The spec of a declared revision that has changed: the declared one once all of its running containers have proven it.
@@ -248,13 +245,11 @@ class _Trials:
             return spec
         answers = self.observed.trials.get(fact.generation, _NO_ANSWERS)
         replica = f"{workload.key}/{fact.mark.ordinal}" if fact.mark is not None else workload.key
-        keys = self.observed.ledger.accepted & {"*", replica, workload.key}
+        is_accepted = accepts(self.observed.ledger, replica)
         for name, trial in trials_between(spec, want):
             answer = answers.get(name)
-            if passed(answer, trial) or (keys and failed(answer, trial)):
+            if passed(answer, trial) or (is_accepted and failed(answer, trial)):
                 spec = _with_trial(spec, name, trial)
-            else:
-                self.accepted |= keys
         return spec
 
 

@@ -16,8 +16,9 @@ from reconciler.core.replicas.snapshot import Snapshot
 
 @dataclass(slots=True)
 class Trials:
-    """The holds and waits of all trials."""
+    """The holds and waits of all trials. `objects`: the replicas with a trial, also those that do not run now."""
 
+    objects: set[str] = field(default_factory=set)
     holds: list[Hold] = field(default_factory=list)
     waits: list[Wait] = field(default_factory=list)
 
@@ -31,10 +32,12 @@ def report(snap: Snapshot) -> Trials:
         for belief in group.members():
             fact = belief.fact
             own = snap.roster.asked.get(fact.id)
-            if own is None or fact.mark is None or fact.state is not ContainerState.RUNNING:
+            if own is None or fact.mark is None or not own.trials:
                 continue
-            for name, trial in own.trials:
-                _report(snap, f"{group.workload.key}/{fact.mark.ordinal}", fact, name, trial, out)
+            replica = f"{group.workload.key}/{fact.mark.ordinal}"
+            out.objects.add(replica)
+            for name, trial in own.trials if fact.state is ContainerState.RUNNING else ():
+                _report(snap, replica, fact, name, trial, out)
     return out
 
 

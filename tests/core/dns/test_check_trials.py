@@ -7,6 +7,7 @@ import pytest
 from manifests.values.desired import SECOND
 from manifests.values.dns import AllUnhealthy, Check, HealthCheck, Publish, Routing, Target
 from providers.facts import ProbeFact
+from reconciler.core.decide import decide
 from reconciler.core.dns.target_health import target_probes
 from reconciler.core.model.dns_memory import CheckRow
 from reconciler.core.model.ledger import Ledger
@@ -15,7 +16,9 @@ from reconciler.core.model.ledger_fold import Command, apply_commands
 from reconciler.core.model.observed import Observed
 from reconciler.core.model.reasons import Rule, Waiting
 from reconciler.core.model.target_probe import TargetProbe
+from tests.builders import NOW, Scene
 from tests.core.dns.world import A1, A2, CHECK, FAIL, HOST, PASS, World, answer, policy
+from tests.sim.manifest import NODE, Spec, shop
 
 NEW = replace(CHECK, path="/new")
 PLAIN = policy(Target("all", Publish.ADDRESSES, addresses=(A1, A2)), routing=Routing.SIMPLE)
@@ -152,3 +155,17 @@ def test_a_row_of_another_version_is_lost_and_the_check_decides() -> None:
     assert from_rows(rows).checks[KEY] == CheckRow(CHECK, (A1,))
     rows["checks", KEY] = '{"check": {"method": "HEAD"}, "proven": []}'
     assert from_rows(rows).checks == {}
+
+
+@pytest.mark.parametrize("replicas", [0, 2])
+def test_a_node_that_cannot_be_read_proves_nothing(replicas: int) -> None:
+    scene = Scene(Spec(replicas=replicas))
+    desired = shop(replicas=replicas).desired()
+    desired = replace(desired, policies=tuple(replace(policy, check=NEW) for policy in desired.policies))
+    key, row = "dnspolicy/web", CheckRow(CHECK, ("192.0.2.1",))
+    scene.ledger = replace(scene.ledger, checks={key: row})
+    scene.unknown.add(NODE)
+    assert decide(desired, scene.observed(), NOW).ledger.checks[key] == row
+    scene.unknown.clear()
+    after = decide(desired, scene.observed(), NOW).ledger.checks[key]
+    assert after == (CheckRow(CHECK) if replicas else CheckRow(NEW))

@@ -330,3 +330,21 @@ def test_a_container_added_during_a_change_starts_with_what_decides():
     extra = container(WEB, 3)
     asked = Specs.of(desired, world.ledger).own(desired.workloads[0], extra)
     assert asked.container.readiness == HTTP
+
+
+def test_an_acceptance_is_kept_while_its_containers_are_not_seen():
+    world = scene()
+    desired = wanted(readiness=NEW)
+    world.ledger = decide(desired, world.observed(), NOW).ledger
+    world.ledger = apply_commands(world.ledger, (Command("resume", "workload/web"),))
+    world.unknown.add("node-a")
+    world.ledger = decide(desired, world.observed(), NOW).ledger
+    assert world.ledger.accepted == {"workload/web"}
+    world.unknown.clear()
+    running, world.facts = world.facts, [down(fact) for fact in world.facts]
+    world.ledger = decide(desired, world.observed(), NOW).ledger
+    assert world.ledger.accepted == {"workload/web"}
+    world.facts = running
+    world.ledger = decide(desired, tried(world, NEW, FAIL, FAIL, FAIL), NOW).ledger
+    assert world.ledger.specs[KEY].readiness == NEW
+    assert not decide(desired, world.observed(), NOW).ledger.accepted
