@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 
-from manifests.values.desired import SECOND, Role
+from manifests.values.desired import SECOND, Desired, Role
 from reconciler.core.actions import asked
 from reconciler.core.decide import decide
 from reconciler.core.decision import Decision
@@ -75,7 +75,7 @@ class Loop:
         self.ledger = Ledger()
         self.stopping: Exit | None = None
         self.done: list[tuple[Step, Outcome]] = []
-        self._outcomes: list[Outcome] = []
+        self._outcomes: list[tuple[Step, Outcome, Desired]] = []
         self._probe_failed = False
         self._applying: set[asyncio.Task[None]] = set()
         self._engine_retry = 0
@@ -139,7 +139,6 @@ class Loop:
             if by_endpoint(self.desired):  # a first decision gives the addresses to probe
                 self._decide(self._observed(), self.clock.now())
             await self._retarget()
-            await self.references.refresh(self.desired, bool(self.ledger.step_failures))
             while self.probing.unanswered() and self.clock.now().steady < end and self.stopping is None:
                 self.wake.take()
                 self._take_probes()
@@ -251,15 +250,13 @@ class Loop:
         self.ledger = (
             apply_commands(self.ledger, tuple(command for _, command in commands)) if commands else self.ledger
         )
-        self.ledger = fold(self.ledger, tuple(self._outcomes), now)
-        self._outcomes.clear()
+        await self._fold_outcomes(now)
         await self._reread(now)
         self._check_engine(now)
         self._take_probes()
         self.looks.start_due()
         await asyncio.sleep(0)
         await self._retarget()
-        await self.references.refresh(self.desired, bool(self.ledger.step_failures))
         now = self.clock.now()
         self.ledger = self.pushing.fold(self.ledger, now)
         decision = self._decide(self._observed(), now)
@@ -320,14 +317,26 @@ class Loop:
             trials={generation: dict(answers) for generation, answers in self.probing.trials.items()},
         )
 
+    async def _fold_outcomes(self, now: Now) -> None:
+        """Take the outcomes of steps into the ledger; a failure with what was asked, and under which manifests."""
+        done, ended = OutcomeKind.DONE, self._outcomes
+        self._outcomes = []
+        if self.ledger.step_failures or any(outcome.kind is not done for _, outcome, _ in ended):
+            await self.references.refresh(self.desired)
+        references = self.references.digests
+        outcomes = tuple(
+            outcome
+            if outcome.kind is done
+            else outcome._replace(object=step.object, asked=asked.digest(step.action, desired, references))
+            for step, outcome, desired in ended
+        )
+        self.ledger = fold(self.ledger, outcomes, now)
+
     def _act(self, steps: tuple[Step, ...]) -> None:
-        desired, references = self.desired, dict(self.references.digests)
+        desired = self.desired
 
         def finished(step: Step, outcome: Outcome) -> None:
-            if outcome.kind is not OutcomeKind.DONE:
-                digest = asked.digest(step.action, desired, references)
-                outcome = outcome._replace(object=step.object, asked=digest)
-            self._outcomes.append(outcome)
+            self._outcomes.append((step, outcome, desired))
             self.evidence.add_end(step)
             if len(self.done) < DONE_KEPT:
                 self.done.append((step, outcome))
@@ -410,7 +419,7 @@ class Loop:
             now = self.clock.now()
             if await self._reread(now) or self.wake.asked or now.steady >= until:
                 return
-            if await self.references.refresh(self.desired, failing):
+            if failing and await self.references.refresh(self.desired):
                 return
             self.wake.take()
             self._check_engine(now)

@@ -22,10 +22,10 @@ REFRESH = 5 * SECOND
 
 
 class References:
-    """The digests of all references.
+    """The digests of all references. Nothing is read while no step fails.
 
     Attributes:
-        digests: by the key of the provider or workload that has the references.
+        digests: by the key of the provider or workload that has the references; empty before the first failure.
     """
 
     def __init__(self, runner: Runner, clock: Clock) -> None:
@@ -35,20 +35,15 @@ class References:
         self._again_at = 0
         self.digests: dict[str, str] = {}
 
-    async def refresh(self, desired: Desired, failing: bool) -> bool:
-        """Resolve the references of these manifests: when they are new, and now and then while a step fails. Whether one changed."""
+    async def refresh(self, desired: Desired) -> bool:
+        """Resolve the references of these manifests, if that is due. Called while a step fails. Whether one changed."""
         now = self._clock.now().steady
-        if desired is self._desired and not (failing and self._again_at <= now):
+        if desired is self._desired and now < self._again_at:
             return False
-        if desired is not self._desired or not failing:
-            self._desired, self._again_at = desired, 0
+        self._desired, self._again_at = desired, now + REFRESH
         sources = {key: tuple(refs) for key, refs in _sources(desired) if refs}
-        if not sources:
-            self.digests = {}
-            return False
-        self._again_at = now + REFRESH
         try:
-            digests = await self._runner.run(lambda: _digests(sources, self._nonce))
+            digests = await self._runner.run(lambda: _digests(sources, self._nonce)) if sources else {}
         except ProviderError:
             return False  # a file system hangs: the earlier digests stay
         changed, self.digests = digests != self.digests, digests

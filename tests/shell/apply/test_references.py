@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from manifests.values.desired import SECOND, Desired, Provider, Role
+from manifests.values.desired import Desired, Provider, Role
 from manifests.values.pod import Engine, SecretSource
 from reconciler.core.model.instant import FOREVER
 from reconciler.shell.apply.references import REFRESH, References
@@ -48,40 +48,38 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 async def test_a_secret_that_changes_is_noticed_while_a_step_fails(world: World) -> None:
-    assert await world.references.refresh(world.desired, failing=True)
+    assert await world.references.refresh(world.desired)
     before = dict(world.references.digests)
     assert set(before) == {"provider/names", "workload/web"}
     world.write("battery staple")
-    assert not await world.references.refresh(world.desired, failing=True)
+    assert not await world.references.refresh(world.desired)
     assert world.references.due_at(failing=True) == world.clock.now().steady + REFRESH
     world.clock.advance(REFRESH)
-    assert await world.references.refresh(world.desired, failing=True)
+    assert await world.references.refresh(world.desired)
     assert world.references.digests["provider/names"] != before["provider/names"]
     assert world.references.digests["workload/web"] == before["workload/web"]
 
 
-async def test_nothing_is_read_while_nothing_fails(world: World) -> None:
-    await world.references.refresh(world.desired, failing=False)
-    world.write("battery staple")
-    world.clock.advance(3600 * SECOND)
-    assert not await world.references.refresh(world.desired, failing=False)
+async def test_other_manifests_are_resolved_at_once(world: World) -> None:
+    await world.references.refresh(world.desired)
+    await world.references.refresh(replace(world.desired, workloads=()))
+    assert set(world.references.digests) == {"provider/names"}
     assert world.references.due_at(failing=False) == FOREVER
-    assert await world.references.refresh(world.desired, failing=True)
 
 
 async def test_a_variable_that_is_set_later_makes_another_digest(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    await world.references.refresh(world.desired, failing=True)
+    await world.references.refresh(world.desired)
     before = world.references.digests["workload/web"]
     monkeypatch.setenv("RECONCILER_TEST_SECRET", "x")
     world.clock.advance(REFRESH)
-    await world.references.refresh(world.desired, failing=True)
+    await world.references.refresh(world.desired)
     assert world.references.digests["workload/web"] != before
 
 
 async def test_the_digest_of_another_process_is_another_one(world: World) -> None:
-    await world.references.refresh(world.desired, failing=True)
+    await world.references.refresh(world.desired)
     other = world.made()
-    await other.refresh(world.desired, failing=True)
+    await other.refresh(world.desired)
     assert other.digests.keys() == world.references.digests.keys()
     assert not set(other.digests.values()) & set(world.references.digests.values())
     assert SECRET not in repr(world.references.digests)
