@@ -6,8 +6,6 @@ reaches the clients and counts. Its own checks run each second. `/cgi-bin/slow` 
 """
 
 import http.client
-import io
-import tarfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -23,6 +21,7 @@ import dns.rdatatype
 
 from reconciler.shell.report.last_decision import last_decision
 from tests.e2e.edge_world import ANSWER, NAME, PATIENCE, World, engine_with_image, held, image, servers, until
+from tests.e2e.shop_world import tar_with
 
 IMAGE = "reconciler-test/changes"
 HEALTH = "/health-{version}"
@@ -101,17 +100,7 @@ spec:
 def image_tar(version: str) -> bytes:
     """The file system of one version: a static busybox and two scripts."""
     text = SERVE.format(version=version, number=version[0], port=VERSIONS[version], admin=ADMIN)
-    scripts = {"serve": text, "cgi": CGI}
-    out = io.BytesIO()
-    with tarfile.open(fileobj=io.BytesIO(image.tar())) as old, tarfile.open(fileobj=out, mode="w") as new:
-        for entry in old:
-            if entry.name in scripts:
-                data = scripts[entry.name].encode()
-                entry.size = len(data)
-                new.addfile(entry, io.BytesIO(data))
-            else:
-                new.addfile(entry, old.extractfile(entry) if entry.isfile() else None)
-    return out.getvalue()
+    return tar_with({"serve": text, "cgi": CGI})
 
 
 def engine_with_versions(shared: Path) -> str:

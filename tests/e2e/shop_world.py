@@ -6,6 +6,7 @@ Each version says its number in every page. `quiet` ones never become ready; `fr
 import io
 import json
 import tarfile
+from collections.abc import Mapping
 from typing import Any
 
 from reconciler.shell.report.last_decision import last_decision, revisions_json
@@ -27,6 +28,11 @@ def version_tar(version: str) -> bytes:
     if "frail" in version:
         scripts["serve"] = _changed(scripts["serve"], FRAIL)
         scripts["cgi"] = _changed(scripts["cgi"], FRAIL_CGI)
+    return tar_with(scripts)
+
+
+def tar_with(scripts: Mapping[str, str]) -> bytes:
+    """The file system of the edge example's image, with other scripts in place of those of the same name."""
     out = io.BytesIO()
     with tarfile.open(fileobj=io.BytesIO(image.tar())) as old, tarfile.open(fileobj=out, mode="w") as new:
         for entry in old:
