@@ -18,20 +18,49 @@ from tests.providers.runtime.docker.claims import Claim
 pytestmark = [pytest.mark.server("dockerd"), pytest.mark.server("haproxy"), pytest.mark.server("named")]
 
 
-def free_subnet() -> str:
-    """A network in which this host has no address, so that no other engine of it uses any of it."""
-    taken = subprocess.run(["ip", "-4", "route"], capture_output=True, text=True, check=True).stdout
-    numbers = [number for number in range(100, 200) if f"10.{number}." not in taken]
-    return f"10.{secrets.choice(numbers)}.0.0/16"
+def ip(*words: str) -> str:
+    return subprocess.run(["ip", *words], capture_output=True, text=True, check=True).stdout
+
+
+def free_number() -> int:
+    """The N of a 10.N.0.0/16 in which this host has no address, so that no other engine of it uses any of it."""
+    taken = ip("-4", "route")
+    return secrets.choice([number for number in range(100, 200) if f"10.{number}." not in taken])
+
+
+class Network:
+    """A network namespace that this host reaches by routes: an engine beside another one deletes the `docker0` that it sees."""
+
+    def __init__(self) -> None:
+        number = free_number()
+        self.name = f"edge{secrets.token_hex(3)}"
+        self.subnet = f"10.{number}.0.0/17"
+        inside, outside = f"10.{number}.255.2", f"10.{number}.255.1"
+        ip("netns", "add", self.name)
+        ip("link", "add", self.name, "type", "veth", "peer", "name", "host", "netns", self.name)
+        ip("address", "add", f"{outside}/30", "dev", self.name)
+        ip("link", "set", self.name, "up")
+        ip("-n", self.name, "address", "add", f"{inside}/30", "dev", "host")
+        for link in ("lo", "host"):
+            ip("-n", self.name, "link", "set", link, "up")
+        ip("-n", self.name, "route", "add", "default", "via", outside)
+        ip("route", "add", self.subnet, "via", inside)
+        # Not `ip netns exec`: it hides the mounts of one start from the next one.
+        self.enter = ("nsenter", f"--net=/run/netns/{self.name}")
+
+    def remove(self) -> None:
+        ip("link", "delete", self.name)
+        ip("netns", "delete", self.name)
 
 
 class Engine:
-    """A Docker daemon of this test's own, beside the one of the machine: it may be stopped without disturbing anybody."""
+    """A Docker daemon of this test's own, beside the one of the machine: its stop disturbs nothing else."""
 
     def __init__(self, directory: Path, *options: str) -> None:
         self.edge = servers.Edge(directory, docker=str(directory / "docker.sock"))
-        subnet = free_subnet()
+        self.network = Network()
         self.argv = [
+            *self.network.enter,
             "dockerd",
             f"--host=unix://{self.edge.docker}",
             f"--data-root={directory}/data",
@@ -39,7 +68,7 @@ class Engine:
             f"--pidfile={directory}/docker.pid",
             "--bridge=none",
             "--iptables=false",
-            f"--default-address-pool=base={subnet},size=24",
+            f"--default-address-pool=base={self.network.subnet},size=24",
             *options,
         ]
 
@@ -73,6 +102,7 @@ def private(*options: str) -> Iterator[tuple[Engine, World]]:
         # With live-restore, Docker leaves a mount of its directory behind.
         subprocess.run(["umount", "--lazy", f"{engine.edge.directory}/data"], capture_output=True, check=False)
         shutil.rmtree(engine.edge.directory, ignore_errors=True)
+        engine.network.remove()
         claim.drop()
 
 
