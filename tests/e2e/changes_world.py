@@ -251,7 +251,7 @@ class Changes(World):
                 link.close()
 
         def watch() -> None:
-            pool, name = self.pool(), self.names()
+            pool, name = self.places(), self.names()
             if not any(pool.values()) or not name:
                 load.empty.append(f"after {time.monotonic() - began:.2f} s: {pool} {name}")
 

@@ -297,9 +297,17 @@ class World:
         return {self.address(name) for name in self.containers()}
 
     def pool(self) -> dict[str, int]:
-        """Weight by address of all slots in use, as HAProxy itself says."""
-        # Columns: 3 name, 4 address, 6 administrative state (5 bits of maintenance in 0x2B), 7 weight.
-        return {row[4]: 0 if int(row[6]) & 0x2B else int(row[7]) for row in self.slots() if row[4] != "127.0.0.1"}
+        """Weight by address of all slots in use, as HAProxy itself says. Of two ports of one address, the higher weight."""
+        found: dict[str, int] = {}
+        for (address, _), weight in self.places().items():
+            found[address] = max(weight, found.get(address, 0))
+        return found
+
+    def places(self) -> dict[tuple[str, str], int]:
+        """Weight by address and port of all slots in use, as HAProxy itself says."""
+        # Columns: 3 name, 4 address, 6 administrative state (5 bits of maintenance in 0x2B), 7 weight, 18 port.
+        rows = [row for row in self.slots() if row[4] != "127.0.0.1"]
+        return {(row[4], row[18]): 0 if int(row[6]) & 0x2B else int(row[7]) for row in rows}
 
     def call_down(self, address: str) -> None:
         """HAProxy's checks have found this address down, until enough of the next ones pass."""
