@@ -28,6 +28,12 @@ _NOT_SENT = (FileNotFoundError, ConnectionRefusedError, PermissionError, NotADir
 NEWEST_API = "1.45"
 """The newest version of the engine's API that the requests here are written for."""
 
+LIST_TRIES = 4
+"""How often a list of containers is read while removals spoil it: one that does not end is a fault of the engine."""
+
+_REMOVED_MEANWHILE = "does not exist in database"
+"""Podman fails a whole list when one container of it is removed meanwhile: containers/podman issue 10120, seen with 4.3.1."""
+
 LIBPOD_API = "/v4.0.0/libpod"
 """Podman's own API, at the oldest version that its newest releases still serve."""
 
@@ -60,6 +66,16 @@ class EngineClient:
             return answer.json()
         except ValueError as error:
             raise Unreachable(target, f"the engine's answer to {path} is not JSON", "check the engine's log") from error
+
+    def containers(self, target: str, **params: str) -> JSON:
+        """The list of containers, those that do not run included. Raises as `get`."""
+        for _ in range(LIST_TRIES - 1):
+            try:
+                return self.get("/containers/json", target, all="1", **params)
+            except ProviderError as error:
+                if _REMOVED_MEANWHILE not in error.cause:
+                    raise
+        return self.get("/containers/json", target, all="1", **params)
 
     def libpod(self, path: str, target: str) -> JSON:
         """A read from Podman's own API. Raises as `get`."""

@@ -197,14 +197,14 @@ class Observer:
             return []
         labels = [f"{label}={value}" for label, value in mark_labels(owner, 0).items() if label != LABEL_HASH_VERSION]
         filters = json.dumps({"label": [*labels, LABEL_CONTAINER]})
-        listed = self._client.get("/containers/json", main.name, all="1", filters=filters)
+        listed = self._client.containers(main.name, filters=filters)
         inspected = [self._inspect(str(entry["Id"])) for entry in listed if str(entry["Id"]) not in known]
         return [container for container in inspected if container is not None and container.member]
 
     def _members_of(self, name: str) -> list[EngineContainer]:
         """The members of a replica whose main container does not exist."""
         filters = json.dumps({"label": [LABEL_INSTANCE, LABEL_CONTAINER], "name": [f"^/?{re.escape(name)}-"]})
-        listed = self._client.get("/containers/json", name, all="1", filters=filters)
+        listed = self._client.containers(name, filters=filters)
         inspected = [self._inspect(str(entry["Id"])) for entry in listed]
         return [
             container
@@ -317,7 +317,7 @@ class Observer:
     def _look(self) -> list[EngineContainer]:
         last, began, began_wall = self._last, boottime(), wall()
         daemon = self.daemon()
-        listed = self._client.get("/containers/json", self._client.node, all="1")
+        listed = self._client.containers(self._client.node)
         if not isinstance(listed, list):
             raise Unreachable(self._client.node, "the engine's list of containers is invalid", "retried automatically")
         stepped = abs((began_wall - last.wall) - (began - last.steady)) > ROUNDING

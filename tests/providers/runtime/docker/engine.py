@@ -249,7 +249,7 @@ class Api:
 
     def names(self, label: str) -> list[str]:
         filters = json.dumps({"label": [label]})
-        listed = self.link.get("/containers/json", "test", all="1", filters=filters)
+        listed = self.link.containers("test", filters=filters)
         return [str(entry["Names"][0]).removeprefix("/") for entry in listed]
 
     def networks(self, part: str) -> list[str]:
