@@ -1,4 +1,4 @@
-"""Generates `docs/provider-types.md`: every built-in provider type and its settings, from their models.
+"""Generates `docs/provider-types.md`, and the settings in `reconcile schema`: every provider type and its settings, from their models.
 
 Run `python -m providers.reference [DIRECTORY]` after changing a model; a test compares the committed page with the models.
 """
@@ -43,6 +43,16 @@ def provider_types_page() -> str:
         role, model = role_and_model
         sections.append(f"## {name}\n\nRole: {role.value}. {_summary(model)}\n\n{_table(model)}")
     return "\n".join(sections)
+
+
+def settings_schemas() -> dict[str, dict[str, Any]]:
+    """For each built-in provider type the JSON Schema of its settings."""
+    models = {name: settings_model(name) for name in BUILT_IN}
+    return {
+        name: role_and_model[1].model_json_schema(by_alias=True, mode="validation", schema_generator=_Schema)
+        for name, role_and_model in models.items()
+        if role_and_model is not None
+    }
 
 
 def _summary(model: type[BaseModel]) -> str:

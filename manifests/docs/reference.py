@@ -40,6 +40,8 @@ Every manifest has these fields:
 | `metadata.name` | name, at most 40 of a-z, 0-9 and - | Name of the object, unique among the objects of its kind. |
 | `spec` | mapping | Desired state of the object; its fields are listed with the kind. |
 
+- `reconcile schema` prints the JSON Schema of all kinds. An editor with a YAML language server completes and checks a file that begins with
+  `# yaml-language-server: $schema=schema.json`; `reconcile schema > schema.json` writes that file.
 - Keys that are not listed here are errors, and so are duplicate keys, custom tags and values of a type other than the one shown.
 - Durations are strings with units, largest first: `500ms`, `30s`, `5m`, `1h30m`, `7d`. Fields that end in `Seconds` are numbers, as in Kubernetes.
 - Objects refer to each other by name. The key of an object is its kind in lower case, a slash and its name: `workload/web`.
