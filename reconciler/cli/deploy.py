@@ -25,6 +25,7 @@ from providers.lib import files
 from reconciler import tree
 from reconciler.cli.objects import Known, of_desired, unknown_object
 from reconciler.cli.options import DurationType, Options, common_options, instance_option, usage_error
+from reconciler.cli.render.times import short
 from reconciler.exits import Exit
 from reconciler.shell.clock import SystemClock
 
@@ -54,8 +55,9 @@ class Written(NamedTuple):
     epilog="""\b
 PATH is the directory of the manifests, by default the current one. Comments and layout of
 the file stay. An edit that would change more than the image and the time is refused.
-Without --activate-at and --activate-in, the time in the manifest applies. In a git work
-tree, commit and push the change.
+Without --activate-at and --activate-in, the time in the manifest applies. A time in a
+manifest that has passed is due; an --activate-at that has passed needs --now. In a git
+work tree, commit and push the change.
 
 \b
 Exit codes: 0 written or already up to date, 3 the manifests would be invalid, 7 edit the
@@ -82,14 +84,15 @@ Examples:
     metavar="DURATION",
     help="Earliest activation after the change is first observed, such as 30s.",
 )
+@click.option("--now", is_flag=True, help="Allow an --activate-at that has passed: the image is due at once.")
 @instance_option
 @common_options
 def deploy(  # one parameter per argument and option of the command line
-    key: str, path: Path, image: str, container: str, activate_at: str, activate_in: int | None, **raw: Any
+    key: str, path: Path, image: str, container: str, activate_at: str, activate_in: int | None, now: bool, **raw: Any
 ) -> Exit:
     """Write an image into the manifest of KEY (workload/web) below PATH."""
     options, key = Options.of(raw), key.lower()
-    when = _when(activate_at, activate_in)
+    when = _when(activate_at, activate_in, now)
     try:
         parse_image(image)
     except ValueError as error:
@@ -110,16 +113,24 @@ def deploy(  # one parameter per argument and option of the command line
     return _report(options, key, written, image)
 
 
-def _when(at: str, delay: int | None) -> When:
-    """The requested time, checked."""
+def _when(at: str, delay: int | None, allow_past: bool) -> When:
+    """The requested time, checked. A time that has passed is more often a typo than a wish, so it has to be allowed."""
     if at and delay is not None:
         raise usage_error("--activate-at and --activate-in cannot be used together", "give one of them")
+    if allow_past and not at:
+        raise usage_error("--now has a meaning only with --activate-at", "leave out --now")
     if at:
         try:
-            parse_moment(at)
+            moment = parse_moment(at)
         except PydanticCustomError as error:
             context = error.context or {}
             raise usage_error(f"--activate-at: {context.get('message', error)}", str(context.get("hint", ""))) from None
+        passed = SystemClock().now().wall - moment
+        if passed >= 0 and not allow_past:
+            raise usage_error(
+                f"--activate-at: {at} has passed, {short(max(passed, SECOND))} ago",
+                "give a time in the future, or add --now to activate the image as soon as its replicas are healthy",
+            )
     return When(at, delay)
 
 

@@ -107,10 +107,30 @@ def test_a_time_is_added_where_there_was_none(shop, reconcile):
     assert shop.read_text() == FILE[: FILE.index("  rollout:")] + '  rollout:\n    activationDelay: "30s"\n'
 
 
-def test_a_time_that_has_passed_means_now(shop, reconcile):
+def test_a_time_that_has_passed_is_refused_unless_it_means_now(shop, reconcile):
     past = datetime(2020, 1, 1, tzinfo=UTC).isoformat()
-    done = deploy(reconcile, shop, "--image", "registry.test:5000/shop:1.5", "--activate-at", past)
+    words = ["--image", "registry.test:5000/shop:1.5", "--activate-at", past]
+    refused = deploy(reconcile, shop, *words)
+    assert refused.code == 64
+    assert f"--activate-at: {past} has passed" in refused.err
+    assert "--now" in refused.err
+    assert shop.read_text() == FILE
+    done = deploy(reconcile, shop, *words, "--now")
+    assert done.code == 0, done.err
     assert "as soon as its replicas are healthy: 2020-01-01T00:00:00Z has passed" in done.out
+
+
+def test_a_time_in_the_manifest_that_has_passed_stays_due(shop, reconcile):
+    shop.write_text(FILE.replace("2030-01-31T22:00:00+01:00", "2020-01-01T00:00:00Z"))
+    done = deploy(reconcile, shop, "--image", "registry.test:5000/shop:1.5")
+    assert done.code == 0, done.err
+    assert "as soon as its replicas are healthy: 2020-01-01T00:00:00Z has passed" in done.out
+
+
+def test_now_without_a_time_is_refused(shop, reconcile):
+    done = deploy(reconcile, shop, "--image", "registry.test:5000/shop:1.5", "--now")
+    assert done.code == 64
+    assert "leave out --now" in done.err
 
 
 def test_without_an_activation_time_replicas_are_replaced_in_turn(shop, reconcile):
