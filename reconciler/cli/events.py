@@ -1,6 +1,5 @@
 """`reconcile events`: shows the audit in the store: steps, holds, verdicts, restart requests, evidence."""
 
-import json
 import signal
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -10,11 +9,11 @@ from typing import Any
 import click
 
 from manifests.values.desired import SECOND
-from reconciler.cli.objects import key_of
+from reconciler.cli.objects import key_of, known_objects, meant
 from reconciler.cli.options import DurationType, Options, common_options, target_options
 from reconciler.cli.status import report_no_state
 from reconciler.cli.view import View
-from reconciler.cli.where import find, joined, path_optional
+from reconciler.cli.where import Place, find, joined, path_optional
 from reconciler.exits import Exit
 from reconciler.shell.clock import SystemClock, utc
 from reconciler.shell.store.state_db import AuditRow
@@ -68,18 +67,25 @@ def events(path: Path | None, follow: bool, since: int, key: str, instance_id: s
             if view.json:
                 view.document({"exit_code": 0, "events": [_json(row) for row in shown]})
             else:
-                view.out("\n".join(_line(row, view) for row in shown) or "no events in that time")
+                view.out("\n".join(_line(row, view) for row in shown) or _nothing(key, place))
             return Exit.OK
         last = rows[-1][0] if rows else store.audit_last()
         with _recorded(signal.SIGINT) as interrupts:
             while not interrupts:
                 for row in shown:
-                    view.out(json.dumps(_json(row), ensure_ascii=False) if view.json else _line(row, view))
+                    view.record(_json(row)) if view.json else view.out(_line(row, view))
                 clock.pause(ASK_EVERY)
                 rows = store.audit_since(after=last)
                 last = rows[-1][0] if rows else last
                 shown = _about(key, rows)
         raise KeyboardInterrupt
+
+
+def _nothing(key: str, place: Place) -> str:
+    """The text for no events; it names the object that was meant when none has that name."""
+    text = "no events in that time"
+    known = known_objects(place)
+    return f"{text}; no object is named '{key}'; {meant(key, known)}" if key and key not in known.all else text
 
 
 @contextmanager
@@ -113,8 +119,7 @@ def _line(row: AuditRow, view: View) -> str:
 
 def _json(row: AuditRow) -> dict[str, Any]:
     return {
-        "time": utc(row.wall).isoformat(),
-        "wall": row.wall,
+        "time_wall": row.wall,
         "kind": row.kind,
         "object": row.object or None,
         "step": row.step,

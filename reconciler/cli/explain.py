@@ -88,7 +88,7 @@ def explain(key: str, path: Path | None, instance_id: str, **raw: Any) -> Exit:
     ]
     steps = about["step_ids"]
     about["audit"] = [
-        {"wall": row.wall, "kind": row.kind, "actor": row.actor, "step": row.step, "cause": row.cause}
+        {"time_wall": row.wall, "kind": row.kind, "actor": row.actor, "step": row.step, "cause": row.cause}
         | {"outcome": row.outcome, "message": row.message, "text": event_text(row)}
         for row in [row for row in audit if _about(key, row.object) or any(name in row.step for name in steps)][-SHOWN:]
     ]

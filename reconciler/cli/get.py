@@ -16,7 +16,7 @@ from reconciler.cli.render.requests import request_json, request_lines
 from reconciler.cli.status import no_decision, report_no_state
 from reconciler.cli.where import Place, find, joined, path_optional
 from reconciler.exits import Exit
-from reconciler.shell.clock import SystemClock, utc
+from reconciler.shell.clock import SystemClock
 
 ENDPOINTS, REQUESTS, RECORDS, CHECKS = "endpoints", "requests", "records", "healthchecks"
 REVISIONS = "revisions"
@@ -78,10 +78,9 @@ def _stored(what: str, place: Place, options: Options) -> Exit:
     if last is None:
         return report_no_state(no_decision(place), view)
     from reconciler.cli.render.endpoints import endpoint_lines  # noqa: PLC0415  (only with something to show)
-    from reconciler.cli.render.records import check_json, check_lines, name_json, record_lines  # noqa: PLC0415
+    from reconciler.cli.render.records import check_lines, record_lines  # noqa: PLC0415
     from reconciler.cli.render.revisions import revision_lines  # noqa: PLC0415
     from reconciler.cli.render.times import age_text  # noqa: PLC0415
-    from reconciler.shell.report.last_decision import revisions_json  # noqa: PLC0415
 
     stored = json.loads(last.text)
     at, now = stored.get("at_wall", last.wall), SystemClock().now().wall
@@ -91,17 +90,17 @@ def _stored(what: str, place: Place, options: Options) -> Exit:
         rows = status.get("endpoints", ())
         document, lines = {"endpoints": rows}, endpoint_lines(rows, paint, now)
     elif what == REVISIONS:
-        document = {"revisions": revisions_json(stored)["revisions"]}
-        lines = revision_lines(status.get("revisions", ()), paint, now)
+        rows = status.get("revisions", ())
+        document, lines = {"revisions": rows}, revision_lines(rows, paint, now)
     elif what == CHECKS:
         checks = status.get("checks", ())
-        document, lines = {"healthchecks": [check_json(check) for check in checks]}, check_lines(checks, paint, now)
+        document, lines = {"healthchecks": checks}, check_lines(checks, paint, now)
     else:
         names, records, lists = status["names"], status.get("records", ()), status.get("lists", ())
-        document = {"names": [name_json(name) for name in names], "records": records, "lists": lists}
+        document = {"names": names, "records": records, "lists": lists}
         lines = record_lines(names, records, paint, now, lists)
     if view.json:
-        view.document({"exit_code": 0, "as_of": utc(at).isoformat(), "live": live, **document})
+        view.document({"exit_code": 0, "as_of_wall": at, "live": live, **document})
     else:
         view.out("\n".join([*lines, *([] if live else ["", age_text(at, now)])]))
     return Exit.OK

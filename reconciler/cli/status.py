@@ -52,15 +52,15 @@ def status(path: Path | None, only_unhealthy: bool, instance_id: str, **raw: Any
     since, at = stored.get("since_wall", last.wall), stored.get("at_wall", last.wall)
     from reconciler.cli.render.status import progress_lines, status_lines, unhealthy  # noqa: PLC0415  (only with something to show)
     from reconciler.cli.render.times import age_text, short  # noqa: PLC0415
-    from reconciler.shell.clock import SystemClock, utc  # noqa: PLC0415
+    from reconciler.shell.clock import SystemClock  # noqa: PLC0415
 
     now = SystemClock().now().wall
     stored = unhealthy(stored) if only_unhealthy else stored
     if view.json:
         age = {
-            "since": utc(since).isoformat(),
+            "since_wall": since,
             "since_seconds": max(0, now - since) / 1e9,
-            "as_of": utc(at).isoformat(),
+            "as_of_wall": at,
             "live": live,
         }
         view.document({"exit_code": 0, **age, "commands_waiting": len(queued), **stored})

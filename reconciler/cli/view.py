@@ -1,9 +1,9 @@
 """The output of one command: text or JSON on standard output and error, with or without colours.
 
-Every command makes a `View` from its options. A reader that closes the pipe early (`reconcile plan … | head`) is no error.
+Every command makes a `View` from its options. A reader that closes the pipe early (`reconcile plan … | head`) is no error. A result
+that cannot be written, as on a full disk, is one; but it never interrupts the work: `lost_result` says so when the command has ended.
 """
 
-import contextlib
 import json
 import os
 import re
@@ -68,11 +68,17 @@ class View:
 
     def document(self, value: Mapping[str, Any]) -> None:
         """Write the one JSON document of this command to standard output."""
-        from reconciler.core.plan_text import FORMAT_VERSION  # noqa: PLC0415  (not needed for text)
+        from reconciler.shell.report.instants import OUTPUT_VERSION  # noqa: PLC0415  (not needed for text)
 
-        whole = {"format_version": FORMAT_VERSION} | dict(value)
-        text = json.dumps(whole, indent=2, ensure_ascii=False)
-        _write(sys.stdout, text)
+        # A stored decision has the version of its stored form.
+        rest = {key: inner for key, inner in value.items() if key != "format_version"}
+        self.record({"format_version": OUTPUT_VERSION, **rest}, indent=2)
+
+    def record(self, value: Mapping[str, Any], indent: int | None = None) -> None:
+        """Write one JSON object to standard output: instants as text, and letters escaped where the output is not UTF-8."""
+        from reconciler.shell.report.instants import instants_as_text  # noqa: PLC0415  (not needed for text)
+
+        _write(sys.stdout, json.dumps(instants_as_text(value), indent=indent, ensure_ascii=not _is_utf8(sys.stdout)))
 
 
 _JSON_OPTIONS = frozenset({"-ojson", "--output=json", "-o=json"})
@@ -99,25 +105,36 @@ def masked(text: str) -> str:
     return str(logs.SECRETS.mask(text))
 
 
+_lost: list[OSError] = []
+"""Why the result could not be written; empty when it could."""
+
+
+def lost_result() -> OSError | None:
+    """Why the result of this command could not be written to standard output, and forget it; None when it could."""
+    error = _lost[0] if _lost else None
+    _lost.clear()
+    return error
+
+
+def _is_utf8(stream: TextIO) -> bool:
+    return (stream.encoding or "").lower().replace("_", "-") in {"utf-8", "utf8"}
+
+
 def _write(stream: TextIO, text: str) -> None:
     if not text:
         return
+    line = f"{printable(masked(text))}\n"
     try:
-        stream.write(f"{printable(masked(text))}\n")
+        # A letter that the output's encoding lacks is shown as its escape, so that no two texts look the same.
+        encoding = stream.encoding or "ascii"
+        stream.write(line.encode(encoding, "backslashreplace").decode(encoding))
         stream.flush()
     except BrokenPipeError:
         _discard_output(stream)
     except OSError as error:
-        name = "standard output" if stream is sys.stdout else "standard error"
         _discard_output(stream)
         if stream is sys.stdout:
-            raise OSError(error.errno, error.strerror, name) from error
-    except UnicodeEncodeError:
-        encoding = stream.encoding or "ascii"
-        plain = printable(masked(text)).encode(encoding, "replace").decode(encoding)
-        with contextlib.suppress(BrokenPipeError):
-            stream.write(f"{plain}\n")
-            stream.flush()
+            _lost.append(OSError(error.errno, error.strerror, "standard output"))
 
 
 def flush_quietly(stream: TextIO) -> None:

@@ -77,7 +77,7 @@ def test_a_drained_replica_is_held_not_awaited_and_has_a_next_step(drained, reco
     [held] = [hold for hold in document["holds"] if hold["object"] == "workload/web/0"]
     assert (held["rule"], held["next_step"]) == ("Overridden", "reconcile release workload/web/0")
     assert held["message"] == "ada drained workload/web/0: bad disk"
-    assert held["until_wall"] is not None
+    assert held["until"] is not None
     assert [wait for wait in document["waits"] if wait["object"] == "workload/web/0"] == []
 
 

@@ -32,7 +32,7 @@ def test_every_error_becomes_a_line_an_exit_code_and_a_document(error, code, sai
     assert f"(exit {int(code)})" in err
     assert "Traceback" not in err
     document = json.loads(out)
-    assert (document["format_version"], document["exit_code"]) == (1, int(code))
+    assert (document["format_version"], document["exit_code"]) == (2, int(code))
 
 
 def test_a_traceback_is_shown_only_when_asked_for(capsys):

@@ -56,7 +56,7 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path):
     assert done.stderr == ""
 
 
-def test_a_terminal_without_unicode_gets_question_marks(tmp_path):
+def test_a_terminal_without_unicode_gets_escapes(tmp_path):
     (tmp_path / "a.yaml").write_text("apiVersion: reconciler/v1\nkind: Wörkload\nmetadata: {name: x}\n")
     environment = {**os.environ, "PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
     done = subprocess.run(
@@ -64,6 +64,7 @@ def test_a_terminal_without_unicode_gets_question_marks(tmp_path):
     )
     assert done.returncode == 3
     assert "unknown-kind" in done.stdout
+    assert "W\\xf6rkload" in done.stdout
     assert "Traceback" not in done.stderr
 
 

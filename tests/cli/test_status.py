@@ -36,7 +36,7 @@ def test_status_finds_the_instance_of_manifests(stored, tree, reconcile):
 
 def test_status_as_json_holds_the_stored_decision_and_its_age(stored, reconcile):
     document = reconcile("status", "--state-dir", stored, "-o", "json").document
-    assert document["format_version"] == 1
+    assert document["format_version"] == 2
     assert document["instance"] == "small"
     assert document["since_seconds"] >= 0
     assert [row["state"] for row in document["status"]["workloads"][0]["replicas"]] == ["Ready", "NotReady"]

@@ -17,7 +17,7 @@ from reconciler.web.serving import serve
 from tests.web.push_world import PushWorld
 
 ROW = {"workload": "workload/web", "status": "active", "created_wall": 10**18, "due_wall": None}
-SHOWN = {"workload": "workload/web", "status": "active", "created": "2001-09-09T01:46:40+00:00", "due": None}
+SHOWN = {"workload": "workload/web", "status": "active", "created": "2001-09-09T01:46:40Z", "due": None}
 STORED = {"format_version": 1, "instance": "shop", "at_wall": 10**18, "status": {"revisions": [ROW]}, "holds": []}
 
 
@@ -86,7 +86,7 @@ async def test_with_the_token_the_revisions_are_served_on_both_sockets(world):
         for unix in (False, True):
             status, document = await ask(world, token, unix=unix)
             assert status == 200
-            assert document == {"instance": "shop", "as_of": "2001-09-09T01:46:40+00:00", "revisions": [SHOWN]}
+            assert document == {"instance": "shop", "as_of": "2001-09-09T01:46:40Z", "revisions": [SHOWN]}
 
 
 async def test_without_the_token_the_request_is_refused(world):

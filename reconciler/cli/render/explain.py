@@ -295,7 +295,9 @@ def _past_lines(about: Mapping[str, Any], now: int) -> list[str]:
         age = ago(entry["begun_wall"], now)
         lines.append(f"  {age}: {entry['action']} ({entry['cause']}): {entry['outcome']}{detail}")
     lines = ["", "last journal entries:", *lines] if lines else []
-    events = [f"  {ago(row['wall'], now)}: {row['kind']}: {row['text']} (by {row['actor']})" for row in about["audit"]]
+    events = [
+        f"  {ago(row['time_wall'], now)}: {row['kind']}: {row['text']} (by {row['actor']})" for row in about["audit"]
+    ]
     return [*lines, "", "last events:", *events] if events else lines
 
 

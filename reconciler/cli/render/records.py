@@ -9,34 +9,11 @@ from typing import Any
 from reconciler.cli.render.paint import Paint
 from reconciler.cli.render.table import table
 from reconciler.cli.render.times import ago, short
-from reconciler.shell.clock import utc
 
 Row = Mapping[str, Any]
 
 _HEALTH = {True: "healthy", False: "unhealthy", None: "unknown"}
 _YES = {True: "yes", False: "no", None: "unknown"}
-
-
-# --- for scripts ----------------------------------------------------------------------------------------------------
-
-
-def _instants(row: Row) -> dict[str, Any]:
-    """A row with its instants as text."""
-    return {
-        key.removesuffix("_wall"): utc(value).isoformat() if key.endswith("_wall") and value is not None else value
-        for key, value in row.items()
-    }
-
-
-def name_json(row: Row) -> dict[str, Any]:
-    """One DNSPolicy with its addresses."""
-    leaves = [{**leaf, "check": leaf["check"] and _instants(leaf["check"])} for leaf in row.get("leaves", ())]
-    return {**row, "leaves": leaves}
-
-
-def check_json(row: Row) -> dict[str, Any]:
-    """One HealthCheck."""
-    return _instants(row)
 
 
 # --- for operators -----------------------------------------------------------------------------------------------------

@@ -56,7 +56,7 @@ def _details(probe: Mapping[str, Any]) -> str:
 
 def evidence_json(rows: Sequence[tuple[int, str, int, str]]) -> list[dict[str, Any]]:
     """Pieces of evidence from rows of the store (number, object, wall, JSON), oldest first."""
-    return [{"object": obj, "wall": wall, **json.loads(value)} for _, obj, wall, value in rows]
+    return [{"object": obj, "saved_wall": wall, **json.loads(value)} for _, obj, wall, value in rows]
 
 
 def evidence_lines(pieces: Sequence[Mapping[str, Any]], paint: Paint, now: int) -> list[str]:
@@ -65,7 +65,7 @@ def evidence_lines(pieces: Sequence[Mapping[str, Any]], paint: Paint, now: int) 
     for piece in reversed(pieces):
         end = piece["end"]
         ended = "" if end is None else f"; ended: {end['cause']}, exit code {end['exit_code']}"
-        head = f"evidence of {piece['object']} ({piece['cause']}), saved {ago(piece['wall'], now)}{ended}"
+        head = f"evidence of {piece['object']} ({piece['cause']}), saved {ago(piece['saved_wall'], now)}{ended}"
         lines += ["", paint.bold(head)]
         if piece.get("why"):
             lines.append(f"  {piece['why']}")

@@ -1,13 +1,14 @@
-"""Reads the last decision for `reconcile get revisions` and for `GET /v1/revisions` (`reconciler/web/reading.py`).
+"""Reads the last decision for `GET /v1/revisions` (`reconciler/web/reading.py`).
 
-Both show the same document, so that a script works with either.
+The rows are those of `reconcile get revisions -o json`, so that a script works with either.
 """
 
 import json
 from pathlib import Path
 from typing import Any
 
-from reconciler.shell.clock import SystemClock, utc
+from reconciler.shell.clock import SystemClock
+from reconciler.shell.report.instants import instants_as_text
 from reconciler.shell.store.state_db import Store
 
 
@@ -27,14 +28,7 @@ def revisions_json(stored: dict[str, Any]) -> dict[str, Any]:
     No revisions when an older version stored the decision.
     """
     rows = stored["status"].get("revisions", [])
-    return {
-        "instance": stored["instance"],
-        "as_of": utc(stored["at_wall"]).isoformat(),
-        "revisions": [
-            {key.removesuffix("_wall"): _instant_text(key, value) for key, value in row.items()} for row in rows
-        ],
-    }
-
-
-def _instant_text(key: str, value: Any) -> Any:
-    return utc(value).isoformat() if key.endswith("_wall") and value is not None else value
+    shown: dict[str, Any] = instants_as_text(
+        {"instance": stored["instance"], "as_of_wall": stored["at_wall"], "revisions": rows}
+    )
+    return shown
