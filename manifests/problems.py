@@ -168,9 +168,9 @@ class Problem:
         return self.code in WARNINGS
 
     def render(self) -> str:
-        """`file:line:column: code: message`, and the hint indented below it."""
+        """`file:line:column: code: message`, with `warning:` before the code of a warning, and the hint indented below it."""
         place = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
-        head = f"{place}: {self.code}: {self.message}"
+        head = f"{place}: {'warning: ' if self.is_warning else ''}{self.code}: {self.message}"
         return "\n".join([head, *(f"    {line}" for line in self.hint.splitlines())])
 
     def to_dict(self) -> dict[str, str | int]:
@@ -206,6 +206,20 @@ class ManifestErrors(Exception):
 def render(problems: Iterable[Problem]) -> str:
     """All problems as text, one after the other, in the order given."""
     return "\n".join(problem.render() for problem in problems)
+
+
+def tally(problems: Iterable[Problem]) -> tuple[int, int]:
+    """How many errors and how many warnings there are."""
+    severities = [problem.is_warning for problem in problems]
+    return severities.count(False), severities.count(True)
+
+
+def counted(problems: Iterable[Problem]) -> str:
+    """Their numbers in words: `2 errors`, `1 error and 3 warnings`."""
+    errors, warnings = tally(problems)
+    parts = [(errors, "error")] if errors or not warnings else []
+    parts += [(warnings, "warning")] if warnings else []
+    return " and ".join(f"{number} {noun}{'' if number == 1 else 's'}" for number, noun in parts)
 
 
 def key_path(parts: Sequence[str | int]) -> str:

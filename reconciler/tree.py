@@ -4,7 +4,8 @@ With `wire.py` the only module that knows the registry of providers. Called by `
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,7 +31,7 @@ class Location:
         return load(self.path, self.instance_file)
 
     def state_of(self, instance: str) -> Path:
-        """The state directory of the instance with this id."""
+        """The state directory of the instance with this id. Raises NoHome."""
         return state_dir(instance, self.state)
 
 
@@ -58,10 +59,40 @@ def load_with_warnings(
     return resolved.desired, tuple(resolved.warnings)
 
 
+class NoHome(Exception):
+    """The default state directory is unknown: XDG_STATE_HOME and HOME are not set, and the user is not in the passwd database."""
+
+    def __str__(self) -> str:
+        user = os.geteuid()
+        return (
+            f"the default state directory is unknown: HOME is not set, and user {user} is not in the passwd database; "
+            "next step: give --state-dir DIR, or set XDG_STATE_HOME"
+        )
+
+
 def state_dir(instance: str, override: Path | None = None) -> Path:
-    """Where an instance keeps its state: `override`, else below $XDG_STATE_HOME or ~/.local/state."""
+    """Where an instance keeps its state: `override`, else below $XDG_STATE_HOME or ~/.local/state. Raises NoHome."""
     if override is not None:
         return override.absolute()
     base = os.environ.get("XDG_STATE_HOME", "")
-    root = Path(base) if base and Path(base).is_absolute() else Path.home() / ".local" / "state"
-    return root / "reconciler" / instance
+    if base and Path(base).is_absolute():
+        return Path(base) / "reconciler" / instance
+    try:
+        home = Path.home()
+    except RuntimeError as error:
+        raise NoHome from error
+    return home / ".local" / "state" / "reconciler" / instance
+
+
+@contextmanager
+def state_to_read(instance: str, override: Path | None = None) -> Iterator[Path]:
+    """As `state_dir`, for a run that writes no state: without a home directory an empty directory, removed at the end."""
+    try:
+        state = state_dir(instance, override)
+    except NoHome:
+        from tempfile import TemporaryDirectory  # noqa: PLC0415  (rarely needed)
+
+        with TemporaryDirectory(prefix="reconciler-") as empty:
+            yield Path(empty, instance)
+        return
+    yield state

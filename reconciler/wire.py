@@ -40,7 +40,7 @@ from reconciler.shell.source import DirectorySource
 from reconciler.shell.store.lock import Lock
 from reconciler.shell.store.memory import ReadOnlyMemory, StoreMemory, command_of
 from reconciler.shell.store.state_db import Store, StoreError
-from reconciler.tree import Location
+from reconciler.tree import Location, state_to_read
 from reconciler.web.serving import serve
 
 LOCK_WAIT = 5.0
@@ -213,7 +213,8 @@ async def examine(location: Location) -> tuple[Finding, ...]:
     desired = location.load()
     with ExitStack() as stack:
         stack.enter_context(on_resolve(SECRETS.add))
-        providers = build(desired, location.state_of(desired.instance.id), may_write=False)
+        state = stack.enter_context(state_to_read(desired.instance.id, location.state))
+        providers = build(desired, state, may_write=False)
         stack.callback(providers.close)
         runner = ThreadRunner()
         stack.callback(runner.close)
@@ -269,8 +270,10 @@ async def make_plan(
     clock = SystemClock()
     loaded = location.load()
     desired = intent.applied_to(loaded)
-    state = location.state_of(desired.instance.id)
-    with _machinery(desired, state, may_write=False, phase=False) as (providers, engine, runner):
+    with (
+        state_to_read(desired.instance.id, location.state) as state,
+        _machinery(desired, state, may_write=False, phase=False) as (providers, engine, runner),
+    ):
         parts = Parts(
             desired=desired,
             providers=providers,

@@ -5,6 +5,7 @@ affects only the commands that need it.
 """
 
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,7 +13,8 @@ from typing import NamedTuple
 import click
 
 from reconciler.cli.failures import report_error
-from reconciler.cli.view import View, flush_quietly
+from reconciler.cli.options import usage_error
+from reconciler.cli.view import View, flush_quietly, lost_result
 from reconciler.exits import Exit
 
 
@@ -29,6 +31,7 @@ COMMANDS: dict[str, Entry] = {
     "plan": Entry("plan", "plan", "Show the steps that a run would take, and change nothing."),
     "apply": Entry("apply", "apply", "Show the plan, ask for confirmation, and converge once."),
     "doctor": Entry("doctor", "doctor", "Check that every provider is reachable and configured."),
+    "schema": Entry("schema", "schema", "Print the JSON Schema of the manifests, for editors."),
     "status": Entry("status", "status", "Show the last known state of all objects."),
     "explain": Entry("explain", "explain", "Explain the state of one object."),
     "suspend": Entry("suspend", "suspend", "Suspend all actions on an object."),
@@ -76,6 +79,16 @@ OPTIONS_WITH_VALUE = frozenset(
 """Options that take a value. The word after them is neither a command nor a PATH."""
 
 
+MODES = frozenset({"--once", "--watch", "--dry-run"})
+"""Options that say how to run the manifests at PATH."""
+
+HELP_NAMES = ["-h", "--help"]
+"""Options that show the help of a command."""
+
+HELP = frozenset({"-h", "--help", "--version"})
+"""Options that are answered whatever the other words are."""
+
+
 def first_word(words: Sequence[str]) -> int | None:
     """The index of the first word that is neither an option nor the value of one; None when there is none."""
     skip = False
@@ -112,6 +125,7 @@ def load(name: str) -> click.Command:
     command = getattr(importlib.import_module(f"reconciler.cli.{module}"), attribute)
     if not isinstance(command, click.Command):
         raise TypeError(f"reconciler.cli.{module}.{attribute} is not a command")
+    command.context_settings.setdefault("help_option_names", HELP_NAMES)
     return command
 
 
@@ -126,6 +140,9 @@ def run(words: Sequence[str]) -> int:
         code = Exit.INTERRUPTED
     except Exception as error:  # noqa: BLE001  (the outermost frame: every error becomes a line and an exit code)
         code = report_error(error, view)
+    lost = lost_result()
+    if lost is not None:
+        code = report_error(lost, View(verbose=view.verbose))
     # Python would flush at exit, where a closed pipe cannot be caught any more.
     for stream in (sys.stdout, sys.stderr):
         flush_quietly(stream)
@@ -135,6 +152,8 @@ def run(words: Sequence[str]) -> int:
 def _call(name: str, words: list[str]) -> Exit:
     if not words and not name:
         return _help_as_usage_error()
+    if not name:
+        _refuse_unknown_command(words)
     command = load(name)
     prog = f"reconcile {name}".strip()
     try:
@@ -145,9 +164,26 @@ def _call(name: str, words: list[str]) -> Exit:
     return result if isinstance(result, Exit) else Exit.OK
 
 
+def _refuse_unknown_command(words: Sequence[str]) -> None:
+    """Raise a usage error for a first word that is meant as a command, before the options of another command are read.
+
+    It is meant so when no file has that name, and another word follows it, or it is like a command and no option says how to run.
+    """
+    index = first_word(words)
+    if index is None or "--" in words[:index] or "/" in words[index] or os.path.lexists(words[index]):
+        return
+    from manifests.problems import suggest  # noqa: PLC0415  (only for the hint)
+
+    guess = suggest(words[index], COMMANDS)
+    if first_word(words[index + 1 :]) is None and (not guess or (MODES | HELP) & set(words)):
+        return  # the command without a name says what is wrong with a PATH or an option
+    hint = f"did you mean 'reconcile {guess}'?" if guess else f"commands: {', '.join(COMMANDS)}"
+    raise usage_error(f"'{words[index]}' is neither a command nor an existing path", hint)
+
+
 def _help_as_usage_error() -> Exit:
     """No words at all: print help and return the usage error code, so that a script with an empty variable notices."""
     command = load("")
-    with click.Context(command, info_name="reconcile") as context:
+    with click.Context(command, info_name="reconcile", help_option_names=HELP_NAMES) as context:
         click.echo(command.get_help(context), err=True)
     return Exit.USAGE

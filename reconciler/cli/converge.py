@@ -92,12 +92,7 @@ def converge(path: Path | None, once: bool, watch: bool, dry_run: bool, **raw: A
 
 
 def _no_mode(path: Path) -> click.UsageError:
-    """The error for a single word: a mistyped command, or a PATH without a mode."""
-    from manifests.problems import suggest  # noqa: PLC0415  (only for the hint)
-
-    guess = suggest(str(path), COMMANDS)
-    if guess and not path.exists():
-        return usage_error(f"'{path}' is neither a command nor an existing path", f"did you mean 'reconcile {guess}'?")
+    """The error for a PATH without a mode. `cli/app.py` has refused a mistyped command."""
     if not path.exists():
         return usage_error(f"'{path}' is neither a command nor an existing path", f"commands: {', '.join(COMMANDS)}")
     return usage_error("a mode is missing: --once, --watch or --dry-run", f"run: reconcile --once {path}")

@@ -51,16 +51,22 @@ def _is(error: Exception, module: str, name: str) -> bool:
 
 def _explain(error: Any) -> tuple[Exit, str, dict[str, Any]]:
     if _is(error, "manifests.problems", "ManifestErrors"):
+        from manifests.problems import counted, tally  # noqa: PLC0415  (imported already: it defines the error)
+
         code = Exit.MANUAL if error.empty_tree else Exit.INVALID
-        text = f"{len(error.problems)} problem{'' if len(error.problems) == 1 else 's'} in the manifests\n{error}"
+        text = f"{counted(error.problems)} in the manifests\n{error}"
         if error.empty_tree:
             text = f"{error}\n{EMPTY_SOURCE}"
-        return code, text, {"problems": [problem.to_dict() for problem in error.problems]}
+        errors, warnings = tally(error.problems)
+        problems = [problem.to_dict() for problem in error.problems]
+        return code, text, {"errors": errors, "warnings": warnings, "problems": problems}
     if _is(error, "reconciler.shell.parts", "Stopped"):
         return error.exit, str(error), {}
     if _is(error, "reconciler.shell.store.lock", "Locked"):
         return Exit.LOCKED, str(error), {}
     if _is(error, "reconciler.shell.store.directory", "StoreError"):
+        return Exit.ERROR, str(error), {}
+    if _is(error, "reconciler.tree", "NoHome"):
         return Exit.ERROR, str(error), {}
     if _is(error, "providers.errors", "ProviderError"):
         return Exit.UNFINISHED, str(error), {}

@@ -127,9 +127,21 @@ def known_objects(place: Place) -> Known:
 
 def unknown_object(key: str, known: Known) -> click.UsageError:
     """The error for a KEY that names nothing."""
-    from manifests.problems import did_you_mean  # noqa: PLC0415  (only for the hint)
+    return usage_error(f"no object is named '{key}'", meant(key, known))
 
-    return usage_error(f"no object is named '{key}'", did_you_mean(key, sorted(known.all), "objects"))
+
+def meant(key: str, known: Known) -> str:
+    """A hint for a KEY that names nothing: the object of that name, the nearest one, or the first objects."""
+    from manifests.problems import did_you_mean, suggest  # noqa: PLC0415  (only for the hint)
+
+    keys = sorted(known.all)
+    if "/" in key:
+        return did_you_mean(key, keys, "objects")
+    # A name without its kind.
+    workloads_last = sorted(keys, key=lambda each: each.startswith("workload/"))
+    documents = {each.partition("/")[2]: each for each in workloads_last if each.count("/") == 1}
+    guess = suggest(key, documents)
+    return f"did you mean '{documents[guess]}'?" if guess else did_you_mean(key, keys, "objects")
 
 
 def read_ledger(rows: dict[tuple[str, str], str]) -> Ledger:

@@ -1,7 +1,8 @@
 """`reconcile validate PATH`: lists every problem of the manifests, offline: it asks no provider and reads no state."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,9 +11,15 @@ from reconciler.cli.options import Options, common_options, instance_option, pat
 from reconciler.cli.view import View
 from reconciler.exits import Exit
 
+if TYPE_CHECKING:
+    from manifests.problems import ManifestErrors, Problem
+
 
 @click.command(
     epilog="""\b
+A warning does not make manifests invalid; its line has the word warning.
+
+\b
 Exit codes: 0 valid, 3 invalid, 7 there are no manifests at PATH.
 
 \b
@@ -28,7 +35,7 @@ Examples:
 def validate(path: Path, **raw: Any) -> Exit:
     """Check the manifests at PATH and list every problem: file:line:column, code, message, hint."""
     options = Options.of(raw)
-    from manifests.problems import ManifestErrors  # noqa: PLC0415  (nothing heavy before the command line is checked)
+    from manifests.problems import ManifestErrors, counted  # noqa: PLC0415  (nothing heavy before the command line is checked)
     from reconciler import tree  # noqa: PLC0415
 
     try:
@@ -47,7 +54,8 @@ def validate(path: Path, **raw: Any) -> Exit:
     count = len(objects) + 1
     if options.view.json:
         problems = [warning.to_dict() for warning in warnings]
-        options.view.document({"exit_code": 0, "valid": True, "objects": count, "problems": problems})
+        document = {"exit_code": 0, "valid": True, "objects": count, "errors": 0, "warnings": len(warnings)}
+        options.view.document({**document, "problems": problems})
         return Exit.OK
     kinds = (
         ("provider", len(desired.providers)),
@@ -59,10 +67,10 @@ def validate(path: Path, **raw: Any) -> Exit:
         ("record list", len(desired.record_lists)),
     )
     parts = ", ".join(_count(number, name) for name, number in kinds if number)
-    for warning in warnings:
-        options.view.out(warning.render())
+    _list(warnings, options.view)
     good = options.view.paint.good("valid")
-    options.view.out(f"{good}: instance '{desired.instance.id}'{' with ' if parts else ''}{parts}")
+    tail = f"; {counted(warnings)}" if warnings else ""
+    options.view.out(f"{good}: instance '{desired.instance.id}'{' with ' if parts else ''}{parts}{tail}")
     return Exit.OK
 
 
@@ -71,21 +79,28 @@ def _count(number: int, name: str) -> str:
     return f"{number} {name if number == 1 else plural}"
 
 
-def _invalid(error: Any, view: View) -> Exit:
+def _list(problems: Sequence["Problem"], view: View) -> None:
     """Write the problems. They are the result, so they go to standard output."""
-    code = Exit.MANUAL if error.empty_tree else Exit.INVALID
-    problems = error.problems
-    if view.json:
-        view.document({"exit_code": int(code), "valid": False, "problems": [problem.to_dict() for problem in problems]})
-        return code
     paint = view.paint
     for problem in problems:
         first, *hints = problem.render().splitlines()
         view.out(f"{paint.warn(first) if problem.is_warning else paint.bad(first)}")
         view.out("\n".join(hints))
+
+
+def _invalid(error: "ManifestErrors", view: View) -> Exit:
+    from manifests.problems import counted, tally  # noqa: PLC0415  (imported already: it defines the error)
+
+    code = Exit.MANUAL if error.empty_tree else Exit.INVALID
+    problems = error.problems
+    if view.json:
+        errors, warnings = tally(problems)
+        document = {"exit_code": int(code), "valid": False, "errors": errors, "warnings": warnings}
+        view.document({**document, "problems": [problem.to_dict() for problem in problems]})
+        return code
+    _list(problems, view)
     if error.empty_tree:
         view.out(EMPTY_SOURCE)
-    errors = [problem for problem in problems if not problem.is_warning]
-    files = {problem.file for problem in errors}
-    view.out(f"{_count(len(errors), 'problem')} in {_count(len(files), 'file')} (exit {int(code)})")
+    files = {problem.file for problem in problems}
+    view.out(f"{counted(problems)} in {_count(len(files), 'file')} (exit {int(code)})")
     return code

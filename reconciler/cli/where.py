@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import click
 
+from manifests.problems import did_you_mean
 from manifests.values.desired import Desired
 from reconciler.cli.options import Options, usage_error
 from reconciler.shell.clock import SystemClock
@@ -68,16 +69,27 @@ def find(path: Path | None, options: Options, instance_id: str) -> Place:
     if options.state_dir is not None:
         return Place(f"the instance of {options.state_dir}", options.state_dir)
     if instance_id:
-        return Place(f"instance '{instance_id}'", tree.state_dir(instance_id, None))
+        place = Place(f"instance '{instance_id}'", tree.state_dir(instance_id, None))
+        if not place.has_run and (others := _instances(place.state_dir.parent)):
+            raise usage_error(
+                f"no instance '{instance_id}' keeps its state in {place.state_dir.parent}",
+                did_you_mean(instance_id, others, "instances"),
+            )
+        return place
     return _only(tree.state_dir("x", None).parent)
+
+
+def _instances(base: Path) -> list[str]:
+    """The ids of the instances that keep their state below `base`."""
+    try:
+        return sorted(entry.name for entry in base.iterdir() if (entry / FILE).exists())
+    except OSError:
+        return []
 
 
 def _only(base: Path) -> Place:
     """The only instance that keeps its state below `base`."""
-    try:
-        instances = sorted(entry.name for entry in base.iterdir() if (entry / FILE).exists())
-    except OSError:
-        instances = []
+    instances = _instances(base)
     if len(instances) == 1:
         return Place(f"instance '{instances[0]}'", base / instances[0])
     if not instances:

@@ -3,7 +3,7 @@ import importlib
 import click
 import pytest
 
-from reconciler.cli.app import COMMANDS, OPTIONS_WITH_VALUE, first_word, load, route
+from reconciler.cli.app import COMMANDS, HELP_NAMES, OPTIONS_WITH_VALUE, first_word, load, route
 
 OWN_PARSER = {"push"}
 """Commands that parse their words themselves, because they must start without a library."""
@@ -56,7 +56,9 @@ def test_every_command_is_a_module_of_its_own_with_examples_in_its_help():
         if name in OWN_PARSER:
             continue
         assert importlib.import_module(f"reconciler.cli.{entry.module}")
-        help_text = load(name).get_help(click.Context(load(name), info_name=f"reconcile {name}"))
+        help_text = load(name).get_help(
+            click.Context(load(name), info_name=f"reconcile {name}", help_option_names=HELP_NAMES)
+        )
         assert f"reconcile {name}" in help_text.partition("Examples:")[2], name
 
 

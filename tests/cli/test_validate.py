@@ -35,7 +35,31 @@ def test_a_valid_tree_says_what_it_holds(tree, reconcile):
 
 def test_a_valid_tree_as_json(tree, reconcile):
     done = reconcile("validate", tree, "-o", "json")
-    assert done.document == {"format_version": 1, "exit_code": 0, "valid": True, "objects": 7, "problems": []}
+    numbers = {"objects": 7, "errors": 0, "warnings": 0}
+    assert done.document == {"format_version": 2, "exit_code": 0, "valid": True, **numbers, "problems": []}
+
+
+AMBIGUOUS = ("value: sentinel-of-the-manifest", "value: yes")
+
+
+def test_a_warning_is_called_one_and_is_counted_apart_from_errors(tree, reconcile):
+    manifest = tree / "all.yaml"
+    manifest.write_text(manifest.read_text().replace(*AMBIGUOUS))
+    valid = reconcile("validate", tree)
+    assert valid.code == 0
+    assert ": warning: yaml-ambiguous: " in valid.out
+    assert valid.out.endswith("1 DNS policy; 1 warning\n")
+    (tree / "typos.yaml").write_text(TYPOS)
+    invalid = reconcile("validate", tree)
+    assert invalid.out.count(": warning: ") == 1
+    assert invalid.out.endswith("3 errors and 1 warning in 2 files (exit 3)\n")
+    document = reconcile("validate", tree, "-o", "json").document
+    assert (document["errors"], document["warnings"]) == (3, 1)
+    assert [problem["severity"] for problem in document["problems"]].count("warning") == 1
+    refused = reconcile("plan", tree)
+    assert "error: 3 errors and 1 warning in the manifests" in refused.err
+    document = reconcile("plan", tree, "-o", "json").document
+    assert (document["errors"], document["warnings"]) == (3, 1)
 
 
 def test_all_problems_are_listed_at_once_with_place_and_hint(tree, reconcile, golden):
@@ -97,4 +121,4 @@ def test_a_document_of_an_unknown_kind_does_not_make_others_look_missing(tree, r
     done = reconcile("validate", tree)
     assert done.code == 3
     assert "did you mean 'Service'?" in done.out
-    assert done.out.endswith("1 problem in 1 file (exit 3)\n")
+    assert done.out.endswith("1 error in 1 file (exit 3)\n")
