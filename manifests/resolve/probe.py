@@ -79,7 +79,7 @@ def _value(header: HTTPHeader) -> str | SecretSource:
 def _grpc(declared: Declared, scope: Scope, spec: PodSpec, given: GRPC, path: Path) -> desired.Probe:
     if find_spec(GRPC_LIBRARY) is None:
         message = f"{declared.key}: grpc probes need the Python package {GRPC_LIBRARY}, which is not installed"
-        hint = "run pip install 'reconciler[grpc]', or use tcpSocket"
+        hint = "run pip install 'reconciler-gitops[grpc]', or use tcpSocket"
         scope.report(declared, path, Code.NOT_INSTALLED, message, hint)
     port = _port(declared, scope, spec, given.port, (*path, "port"))
     return desired.Probe(desired.ProbeKind.GRPC, port, tls=_tls(given.tls), service=given.service)

@@ -68,6 +68,6 @@ def listener(declared: Declared, scope: Scope, manifest: kinds.Instance) -> desi
     missing = [name for name in SERVER if find_spec(name) is None]
     if missing:
         message = f"{declared.key}: a push listener needs {' and '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not installed"
-        hint = "run pip install 'reconciler[serve]'"
+        hint = "run pip install 'reconciler-gitops[serve]'"
         scope.report(declared, ("spec", "push"), Code.UNSUPPORTED_FIELD, message, hint)
     return desired.PushListener(spec.socket, None if spec.tcp is None else split_listen(spec.tcp.listen))

@@ -81,13 +81,9 @@ class Options:
 def _version(context: click.Context, _param: click.Parameter, value: bool) -> None:
     if not value or context.resilient_parsing:
         return
-    from importlib import metadata  # noqa: PLC0415  (only when asked for)
+    from reconciler.version import version  # noqa: PLC0415  (only when asked for)
 
-    try:
-        number = metadata.version("reconciler")
-    except metadata.PackageNotFoundError:  # runs from a source tree that was never installed
-        number = "unknown"
-    click.echo(f"reconcile {number}")
+    click.echo(f"reconcile {version()}")
     context.exit()
 
 

@@ -194,7 +194,9 @@ def _grpc(common: Spec, target: Target) -> Spec:
     probe = target.probe
     library = _library()
     if not library:
-        return common._replace(note="the Python package h2 is missing: install reconciler with its extra grpc")
+        return common._replace(
+            note="the Python package h2 is missing; next step: pip install 'reconciler-gitops[grpc]'"
+        )
     name = probe.tls.server_name if probe.tls is not None else ""
     common = common._replace(
         kind=messages.GRPC,

@@ -54,7 +54,7 @@ async def _listen(listener: PushListener, pushing: Pushing, credentials: Credent
         from reconciler.web.reading import read_routes  # noqa: PLC0415
         from reconciler.web.server import make_server  # noqa: PLC0415
     except ImportError as error:
-        return f"{error.name or error} is not installed; run: pip install 'reconciler[serve]'"
+        return f"{error.name or error} is not installed; run: pip install 'reconciler-gitops[serve]'"
     sockets: list[socket.socket] = []
     try:
         credentials.token("")  # creates the key, so that an unusable state directory is reported now

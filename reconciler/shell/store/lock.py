@@ -11,7 +11,6 @@ import json
 import os
 import socket
 import weakref
-from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -19,6 +18,7 @@ from manifests.values.desired import SECOND
 from reconciler.core.model.instant import Now
 from reconciler.shell.clock import BlockingClock
 from reconciler.shell.store.directory import explain, make_state_dir, open_private, write_private
+from reconciler.version import version
 
 LOCK_FILE = "lock"
 OWNER_FILE = "lock.owner"
@@ -155,7 +155,7 @@ def _same_file(fd: int, path: Path) -> bool:
 
 def _myself(operation: str, now: Now) -> Owner:
     pid = os.getpid()
-    return Owner(pid, operation, _user(), socket.gethostname(), _version(), now.wall, _started(pid) or 0, now.boot)
+    return Owner(pid, operation, _user(), socket.gethostname(), version(), now.wall, _started(pid) or 0, now.boot)
 
 
 def _user() -> str:
@@ -163,13 +163,6 @@ def _user() -> str:
         return getpass.getuser()
     except (KeyError, OSError):  # the user has no name, as in many containers
         return str(os.geteuid())
-
-
-def _version() -> str:
-    try:
-        return metadata.version("reconciler")
-    except metadata.PackageNotFoundError:  # run from a source tree that is not installed
-        return "unknown"
 
 
 def _started(pid: int) -> int | None:

@@ -156,7 +156,7 @@ def test_grpc_without_its_library_is_refused_with_the_install_command(
     monkeypatch.setitem(sys.modules, "h2", None)
     (problem,) = problems_of(tmp_path, tree("grpc: {port: http}"))
     assert problem.code is Code.NOT_INSTALLED
-    assert "reconciler[grpc]" in problem.hint
+    assert "reconciler-gitops[grpc]" in problem.hint
 
 
 @pytest.mark.parametrize(
