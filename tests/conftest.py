@@ -4,8 +4,9 @@ import gc
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -70,6 +71,40 @@ settings.register_profile(
     **COMMON,
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "default"))
+
+
+WATCHED = pytest.StashKey[Any]()
+"""The view of the machine at the start of this run."""
+
+LEFT = pytest.StashKey[list[str]]()
+"""What the run changed on the machine."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Look at the machine's engines, in the process that has the workers, before they start."""
+    config = session.config
+    if (
+        hasattr(config, "workerinput")
+        or config.option.collectonly
+        or not Path(__file__).with_name("machine.py").exists()
+    ):
+        return
+    from tests.machine import Watched  # noqa: PLC0415  (the suite of test_suite_rules has no such module)
+
+    config.stash[WATCHED] = Watched()
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
+    """Look again, after the workers have ended and before the summary: a difference fails the run."""
+    yield
+    watched = session.config.stash.get(WATCHED, None)
+    if watched is None:
+        return
+    session.config.stash[LEFT] = watched.end()
+    if session.config.stash[LEFT] and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -137,5 +172,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
         reason = reason.removeprefix("Skipped: ")
         counts[reason] = counts.get(reason, 0) + 1
+    for line in terminalreporter.config.stash.get(LEFT, []):
+        terminalreporter.write_line(f"THE RUN CHANGED THIS MACHINE: {line}", red=True, bold=True)
     for reason, count in sorted(counts.items()):
         terminalreporter.write_line(f"SKIPPED {count} test{'s' if count > 1 else ''}: {reason}", yellow=True, bold=True)

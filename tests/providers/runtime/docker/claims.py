@@ -18,6 +18,9 @@ from typing import Any
 
 CLAIMS = Path(tempfile.gettempdir()) / f"reconciler-test-claims-{os.getuid()}"
 
+RUN_FILE = "RECONCILER_TEST_RUN"
+"""Variable with the file that collects the names of this run; `tests/machine.py` reads it at the end."""
+
 
 class Claim:
     """A name in use until `drop`, and what belongs to it.
@@ -35,11 +38,26 @@ class Claim:
         fcntl.flock(self._file, fcntl.LOCK_EX)
         json.dump({"name": name, "socket": socket, "directory": directory}, self._file)
         self._file.flush()
+        if names := os.environ.get(RUN_FILE):
+            with open(names, "a") as file:
+                file.write(f"{name}\n")
 
     def drop(self) -> None:
         """Release the claim: everything that belongs to it is removed."""
         self._path.unlink(missing_ok=True)
         self._file.close()
+
+
+def live_claims() -> set[str]:
+    """The names in use by processes that still run."""
+    names = set()
+    for path in CLAIMS.iterdir() if CLAIMS.is_dir() else ():
+        with suppress(FileNotFoundError), path.open() as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                names.add(path.name)
+    return names
 
 
 def sweep(clean: Callable[[str, str], None]) -> None:
