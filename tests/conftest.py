@@ -19,6 +19,7 @@ PACKAGES = {
     "named": "bind9",
     "nginx": "nginx-light",
     "nsupdate": "dnsutils",
+    "setpriv": "util-linux",
     "pdns_server": "pdns-server pdns-backend-sqlite3",
 }
 """Debian's package of a program, if its name differs from that of the program."""

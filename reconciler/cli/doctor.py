@@ -11,7 +11,8 @@ from reconciler.exits import Exit
 
 @click.command(
     epilog="""\b
-For missing configuration doctor prints the lines to add.
+For missing configuration doctor prints the lines to add. Warnings do not change the exit
+code.
 
 \b
 Exit codes: 0 all providers are ready, 3 invalid manifests, 6 a provider cannot be reached
@@ -47,6 +48,7 @@ def doctor(path: Path, **raw: Any) -> Exit:
                 "reached": finding.reached,
                 "summary": finding.summary,
                 "missing": list(finding.missing),
+                "warnings": list(finding.warnings),
             }
             for finding in findings
         ]
@@ -59,6 +61,8 @@ def doctor(path: Path, **raw: Any) -> Exit:
             if line == finding.summary:
                 continue  # an unreachable provider repeats its summary here
             view.out("\n".join(f"    {part}" for part in line.splitlines()))
+        for line in finding.warnings:
+            view.out(f"    {view.paint.warn('warning:')} {line}")
     count = sum(1 for finding in findings if not finding.reached or finding.missing)
     verdict = "all providers are ready" if well else f"{count} of {len(findings)} providers are not ready"
     view.out(f"result: {verdict} (exit {int(code)})")

@@ -1,6 +1,7 @@
 """Doctor: is every provider reachable and configured for the manifests? Read-only. Called by `wire.examine`.
 
-A provider may have a `check` method, which returns missing settings and rights with the lines to add.
+A provider may have a `check` method, which returns missing settings and rights with the lines to add, and a runtime a `warnings`
+method, which returns what works, but costs more than it seems.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -17,7 +18,7 @@ from reconciler.shell.providers import Providers, Runner, innermost
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result for one provider: whether it answers, a summary or the error, and what is missing."""
+    """The result for one provider: whether it answers, a summary or the error, what is missing, and what works at a cost."""
 
     provider: str
     role: Role
@@ -25,6 +26,7 @@ class Finding:
     reached: bool
     summary: str
     missing: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 def _named(desired: Desired, role: Role, name: str) -> list[str]:
@@ -87,6 +89,17 @@ def _missing(provider: Provider, desired: Desired, role: Role, named: Collection
     return check([workload.template for workload in desired.workloads if provider.name in workload.nodes])
 
 
+def _warnings(provider: Provider, desired: Desired) -> tuple[str, ...]:
+    """What works at a cost, as the provider says it. An error is one of the check, too."""
+    warn: Callable[..., tuple[str, ...]] | None = getattr(innermost(provider), "warnings", None)
+    if warn is None:
+        return ()
+    try:
+        return warn([workload.template for workload in desired.workloads if provider.name in workload.nodes])
+    except ProviderError:
+        return ()
+
+
 async def examine(desired: Desired, providers: Providers, runner: Runner) -> tuple[Finding, ...]:
     """One finding per provider, in the order of roles and names."""
     types = {provider.name: provider.type for provider in desired.providers}
@@ -105,7 +118,8 @@ async def examine(desired: Desired, providers: Providers, runner: Runner) -> tup
                     name, role, types[name], False, str(error), _missing_or_error(provider, desired, role, named)
                 )
             missing = (*_missing_or_error(provider, desired, role, named), *lost)
-            return Finding(name, role, types[name], True, summary, missing)
+            warnings = _warnings(provider, desired) if role is Role.RUNTIME else ()
+            return Finding(name, role, types[name], True, summary, missing, warnings)
 
         findings.append(await runner.run(ask))
     return tuple(findings)

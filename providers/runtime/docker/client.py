@@ -37,6 +37,15 @@ _REMOVED_MEANWHILE = "does not exist in database"
 LIBPOD_API = "/v4.0.0/libpod"
 """Podman's own API, at the oldest version that its newest releases still serve."""
 
+NO_INIT = "install the package catatonit on the node, or set init_path in containers.conf, or leave out init"
+"""The next step where Podman's init process is missing."""
+
+NETWORK_NAMESPACES = (
+    "check that /run/netns is a directory on the node in which Podman's service may write (mkdir -p /run/netns), "
+    "then restart that service"
+)
+"""The next step where Podman cannot keep the network namespace of a container: it mounts each one in a file there."""
+
 JSON = Any
 """A value of the engine's JSON."""
 
@@ -256,6 +265,11 @@ def _refusal(target: str, answer: "requests.Response") -> ProviderError:
 
 
 _HINTS: tuple[tuple[str, str], ...] = (
+    ("container-init binary not found", NO_INIT),
+    ("catatonit", NO_INIT),
+    ("network namespace", NETWORK_NAMESPACES),
+    ("/netns/", NETWORK_NAMESPACES),
+    ("/run/netns", NETWORK_NAMESPACES),
     ("bind source path does not exist", "create that directory on the node, or mount another one"),
     ("port is already allocated", "stop what uses the port, or declare another hostPort"),
     ("address already in use", "stop what uses the port, or declare another hostPort"),

@@ -112,8 +112,12 @@ class Creator:
             return
         if mark is None or mark.instance != action.mark.instance:
             cause = f"the name is taken by the foreign container {present.id[:12]}"
-            raise Foreign(present.name, cause, f"remove or rename it: docker rename {present.name} other-name")
+            raise Foreign(present.name, cause, self._rename(present.name))
         raise Conflict(present.name, f"exists with another owner mark: {mark}", "retried automatically")
+
+    def _rename(self, name: str) -> str:
+        """The next step for a container that is in the way."""
+        return f"remove or rename it: {'podman' if self._observer.podman() else 'docker'} rename {name} other-name"
 
     def _remove_leftover(self, name: str, mark: Mark) -> None:
         """Remove a container that an earlier replica of the same workload left under a member's name."""
@@ -123,7 +127,7 @@ class Creator:
         owner, _ = leftover.mark
         if owner is None or (owner.instance, owner.workload) != (mark.instance, mark.workload):
             cause = f"the name is taken by the foreign container {leftover.id[:12]}"
-            raise Foreign(name, cause, f"remove or rename it: docker rename {name} other-name")
+            raise Foreign(name, cause, self._rename(name))
         self._client.delete(f"/containers/{leftover.id}", name, force="1", v="1")
 
     def network(self, target: str, name: str, instance: str) -> None:

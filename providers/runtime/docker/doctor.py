@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from manifests.values.desired import Template
 from manifests.values.pod import PullPolicy, VolumeKind
 from providers.errors import ProviderError
+from providers.runtime.docker import podman
 from providers.runtime.docker.client import EngineClient
 from providers.runtime.docker.observe import Observer
 from providers.runtime.docker.pull import Images
@@ -42,11 +43,24 @@ def _engine(client: EngineClient, observer: Observer, templates: Sequence[Templa
         problems.append(f"{client.node}: the kernel does not limit CPU time; use a kernel with CONFIG_CFS_BANDWIDTH")
     if info.get("OperatingSystem") and str(info.get("OSType") or "linux") != "linux":
         problems.append(f"{client.node}: the engine runs {info['OSType']} containers, only Linux is supported")
-    if observer.podman() and any("rootless" in str(option) for option in info.get("SecurityOptions") or ()):
-        problems.append(
-            f"{client.node}: Podman runs rootless, so addresses of its containers are unreachable; run Podman as root"
+    if observer.podman():
+        # Older versions have no such field, and newer ones no such option.
+        rootless = info.get("Rootless") or any(
+            "rootless" in str(option) for option in info.get("SecurityOptions") or ()
         )
+        if rootless:
+            problems.append(
+                f"{client.node}: Podman runs rootless, so addresses of its containers are unreachable; run Podman as root"
+            )
+        problems += podman.problems(podman.settings(observer.daemon().pid), client.node, templates)
     return problems
+
+
+def warnings_of(client: EngineClient, observer: Observer, templates: Sequence[Template]) -> tuple[str, ...]:
+    """What works, but costs more than it seems. Raises ProviderError."""
+    if not observer.podman():
+        return ()
+    return tuple(podman.warnings(podman.settings(observer.daemon().pid), client.node, templates))
 
 
 def _missing(client: EngineClient, images: Images, templates: Sequence[Template]) -> list[str]:

@@ -23,7 +23,7 @@ from providers.facts import ContainerFact
 from providers.runtime.docker import exec_probe
 from providers.runtime.docker.client import EngineClient
 from providers.runtime.docker.create import Creator
-from providers.runtime.docker.doctor import problems_of
+from providers.runtime.docker.doctor import problems_of, warnings_of
 from providers.runtime.docker.events import Listener
 from providers.runtime.docker.exec_watch import ExecWatch
 from providers.runtime.docker.exit_watch import ExitWatch
@@ -167,6 +167,10 @@ class DockerRuntime:
     def check(self, templates: Sequence[Template] = ()) -> tuple[str, ...]:
         """Problems of the engine, and what these templates need and the node lacks; reads only, empty without problems."""
         return problems_of(self._client, self._observer, self._images, templates)
+
+    def warnings(self, templates: Sequence[Template] = ()) -> tuple[str, ...]:
+        """What these templates cost on this engine; reads only. Raises ProviderError."""
+        return warnings_of(self._client, self._observer, templates)
 
     def progress(self) -> tuple[str, ...]:
         """Progress of the pulls under way; empty without any. Does not ask the engine, so it returns at once."""

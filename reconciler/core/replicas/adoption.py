@@ -264,7 +264,8 @@ def wanted_live(workload: Workload, fact: ContainerFact) -> tuple[Live, ...]:
         return tuple(by_container.get(settings.container, settings) for settings in fact.live)
     if workload.restart_only:
         return fact.live
-    kept = RuntimeRestart.UNLESS_STOPPED.value
+    declared = (settings.restart for settings in workload.template.live if not settings.container)
+    wanted = next((restart for restart in declared if restart), RuntimeRestart.UNLESS_STOPPED.value)
     return tuple(
-        settings._replace(restart=kept) if settings.restart == "always" else settings for settings in fact.live
+        settings._replace(restart=wanted) if settings.restart == "always" else settings for settings in fact.live
     )

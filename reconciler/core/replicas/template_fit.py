@@ -48,11 +48,11 @@ def differing(template: Template, fact: ContainerFact) -> list[str]:
 def policy_kept(template: Template, fact: ContainerFact) -> tuple[str, str] | None:
     """The restart policy of an adopted container and the template's, where they differ and the container keeps its own.
 
-    `always` does not differ from `unless-stopped`, to which it is changed.
+    `always` does not differ: it is changed to the template's.
     """
     wanted = next((settings.restart for settings in template.live if not settings.container), "")
     actual = next((settings.restart for settings in fact.live), "")
-    if not wanted or not actual or actual == wanted or (actual, wanted) == ("always", "unless-stopped"):
+    if not wanted or actual in ("", "always", wanted):
         return None
     return actual, wanted
 

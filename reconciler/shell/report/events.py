@@ -80,7 +80,7 @@ def _adoptions(before: Mapping[str, Adopted], after: Mapping[str, Adopted], now:
     adopted_before = {name: row for name, row in before.items() if not row.left}
     for name, row in sorted(adopted_now.items()):
         if name not in adopted_before:
-            message = f"{row.name} ({name[:12]}) on {row.node} was adopted as a replica; the container is unchanged"
+            message = f"{row.name} ({name[:12]}) on {row.node} was adopted as a replica; the container runs on"
             events.append(_adoption("adopted", row, "Adopted", message, now))
     for name, row in sorted(adopted_before.items()):
         if name not in adopted_now:

@@ -255,6 +255,25 @@ def test_a_kept_restart_policy_is_reported_and_holds_no_replica():
     assert [step.action.name for step in decision.steps] == ["web-2"]
 
 
+def test_what_the_program_changed_itself_is_no_advice_afterwards():
+    """`always` is changed in place anyway, so it becomes the template's policy: no hold asks for another change after it."""
+    facts = [foreign(1, live=(Live("", restart="always"),))]
+    world = World(*facts)
+    world.in_pool(*facts)
+    desired = adopting(
+        template=replace(workload(WEB).template, live=(Live("", restart="no"),)), spec=replace(WEB, replicas=1)
+    )
+    decision = decide(desired, world.observed(), NOW)
+    assert not [hold for hold in decision.holds if hold.rule is Rule.POLICY_KEPT]
+    (action,) = [step.action for step in decision.steps if isinstance(step.action, UpdateContainer)]
+    assert action.live == (Live("", restart="no"),)
+    after = World(replace(facts[0], live=action.live))
+    after.in_pool(*after.facts)
+    decision = decide(desired, after.observed(), NOW)
+    assert not [hold for hold in decision.holds if hold.rule is Rule.POLICY_KEPT]
+    assert not [step for step in decision.steps if isinstance(step.action, UpdateContainer)]
+
+
 def test_with_replace_an_adopted_container_goes_after_its_replacement():
     desired = adopting(replace(BY_LABEL, replace=True))
     world = World(foreign(1), foreign(2))

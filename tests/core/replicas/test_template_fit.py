@@ -123,6 +123,7 @@ def test_ports_and_networks_are_compared_while_it_runs():
         ("always", "unless-stopped", False),
         ("unless-stopped", "unless-stopped", False),
         ("unless-stopped", "no", True),
+        ("always", "no", False),
     ],
 )
 def test_a_kept_restart_policy_is_reported_where_it_differs(actual, wanted, reported):

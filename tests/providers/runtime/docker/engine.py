@@ -141,10 +141,14 @@ def podman_home() -> Iterator[Path]:
         claim.drop()
 
 
-def ensure_podman(home: Path) -> str:
+def ensure_podman(home: Path, *, engine: str = "", containers: str = "", run_first: str = "") -> str:
     """A Podman service with a store of its own in a `podman_home` of this test process; it exits when it is idle.
 
     Not shared like Docker's: Podman cannot list its containers while another process removes one.
+
+    Args:
+        engine, containers: lines for these tables of its settings.
+        run_first: a line of shell that runs as root before it, in a mount namespace of the service with an empty /run.
     """
     path = str(home / "podman.sock")
     if not answers(path):
@@ -152,11 +156,13 @@ def ensure_podman(home: Path) -> str:
             pytest.skip("needs root: the addresses of rootless containers are unreachable")
         # Its default limit on open files may be above what this machine allows.
         settings = home / "containers.conf"
-        settings.write_text(
-            '[containers]\ndefault_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]\n[engine]\nevents_logger = "file"\n'
-        )
+        limits = 'default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]'
+        settings.write_text(f'[containers]\n{limits}\n{containers}\n[engine]\nevents_logger = "file"\n{engine}\n')
         store = ["--root", str(home / "root"), "--runroot", str(home / "run"), "--cgroup-manager", "cgroupfs"]
         argv = ["podman", *store, "system", "service", "--time=120", f"unix://{path}"]
+        if run_first:
+            script = f'mount -t tmpfs tmpfs /run && {run_first} && exec "$@"'
+            argv = ["unshare", "--mount", "sh", "-c", script, "sh", *argv]
         _start(argv, home / "log", path, CONTAINERS_CONF=str(settings))
     _ensure_image(path)
     return path
