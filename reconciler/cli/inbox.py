@@ -34,7 +34,7 @@ def current_user() -> str:
     """The operator: who called `sudo`, else the login name of this user."""
     caller = os.environ.get("SUDO_USER", "")
     if caller:
-        return caller
+        return caller.encode(errors="backslashreplace").decode()
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:  # a user without a name, as in many containers
@@ -47,10 +47,12 @@ def send(verb: str, payloads: Sequence[dict[str, Any]], place: Place) -> bool:
     Returns whether a running process has taken the commands.
 
     Raises:
-        click.UsageError: the instance has never run, and without PATH it is unknown.
+        click.UsageError: the instance has never run, and without PATH it is unknown; or a text has bytes that are no text.
         Locked, StoreError
     """
     clock = SystemClock()
+    for payload in payloads:
+        _check_text(payload)
     if not place.has_run:
         if place.desired is None:
             raise usage_error(place.never_run, "or give PATH: then the first run reads the command")
@@ -61,6 +63,18 @@ def send(verb: str, payloads: Sequence[dict[str, Any]], place: Place) -> bool:
         numbers = {store.append(verb, json.dumps(payload), current_user(), clock.now()) for payload in payloads}
         wake_holder(place.state_dir)
         return _taken(store, numbers, place, clock)
+
+
+def _check_text(payload: dict[str, Any]) -> None:
+    """Refuse bytes that are no text, before they are in the store: the running process could not write them to its own."""
+    for name, value in payload.items():
+        try:
+            str(value).encode()
+        except UnicodeEncodeError:
+            word = "KEY" if name == "object" else f"--{name.replace('_', '-')}"
+            raise usage_error(
+                f"{word} is no valid text in the encoding of this terminal", "give it in UTF-8, or set LC_ALL=C.UTF-8"
+            ) from None
 
 
 def send_and_report(

@@ -98,7 +98,9 @@ def configure(
     if not number:
         raise ValueError(f"log level {level!r}: unknown; use debug, info, warning or error")
     handler = _Handler(stream or sys.stderr)
-    handler.setFormatter(_JSON(secrets) if form is LogFormat.JSON else _Text(secrets))
+    encoding = str(getattr(stream or sys.stderr, "encoding", None) or sys.stderr.encoding or "")
+    utf8 = encoding.lower().replace("-", "") == "utf8"
+    handler.setFormatter(_JSON(secrets, ascii_only=not utf8) if form is LogFormat.JSON else _Text(secrets))
     root = logging.getLogger()
     for old in [handler for handler in root.handlers if isinstance(handler, _Handler)]:
         root.removeHandler(old)
@@ -137,11 +139,14 @@ class _Text(logging.Formatter):
 
 
 class _JSON(logging.Formatter):
-    """One object per line: time, level, logger, message, the fields of `extra`, exception."""
+    """One object per line: time, level, logger, message, the fields of `extra`, exception.
 
-    def __init__(self, secrets: Secrets) -> None:
+    `ascii_only`: other letters are escaped as JSON escapes them; the stream's own escapes would not be JSON.
+    """
+
+    def __init__(self, secrets: Secrets, *, ascii_only: bool = False) -> None:
         super().__init__()
-        self._secrets = secrets
+        self._secrets, self._ascii_only = secrets, ascii_only
 
     def format(self, record: logging.LogRecord) -> str:
         fields: dict[str, object] = {
@@ -154,7 +159,7 @@ class _JSON(logging.Formatter):
         fields = {key: value for key, value in fields.items() if value != ""}
         for key, value in _extra(record):
             fields.setdefault(key, value)
-        return json.dumps(_masked(fields, self._secrets), ensure_ascii=False, default=str)
+        return json.dumps(_masked(fields, self._secrets), ensure_ascii=self._ascii_only, default=str)
 
 
 def _time(record: logging.LogRecord) -> str:

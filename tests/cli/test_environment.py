@@ -121,6 +121,23 @@ def test_json_is_exact_where_the_output_is_ascii(sleeper):
     assert "Wartung Z\\xfcrich \\u2713" in text.stdout
 
 
+def test_each_line_of_a_json_log_is_json_where_the_output_is_ascii(sleeper):
+    (sleeper.tree / "all.yaml").write_text(SLEEPER.replace('[sleep, "300"]', '["/nicht/da/Zürich"]'))
+    done = sleeper.run("--once", "--no-wait", str(sleeper.tree), "--log-format", "json", PYTHONIOENCODING="ascii")
+    lines = [json.loads(line) for line in done.stderr.splitlines() if line.startswith("{")]
+    assert "Zürich" in json.dumps(lines, ensure_ascii=False)
+
+
+def test_bytes_that_are_no_text_are_kept_as_escapes(sleeper):
+    done = sleeper.run("validate", f"{sleeper.tree}/\udcff", PYTHONIOENCODING="utf-8")
+    assert done.returncode == 3
+    assert "Traceback" not in done.stderr
+    assert sleeper.run("--once", str(sleeper.tree)).returncode == 0
+    done = sleeper.run("suspend", "workload/w", str(sleeper.tree), "--reason", "a\udcffb")
+    assert done.returncode == 64
+    assert "--reason is no valid text" in done.stderr
+
+
 def numbers(value: object) -> Iterator[int | float]:
     if isinstance(value, dict):
         for inner in value.values():

@@ -30,7 +30,7 @@ import dns.message
 import dns.query
 import dns.rcode
 
-from providers.errors import ProviderError
+from providers.errors import Gone, ProviderError
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "examples" / "edge"))
@@ -169,10 +169,24 @@ class World:
             if process.poll() is None:
                 process.kill()
             process.communicate()
+        try:
+            until(self._emptied, f"the containers and the network of {self.id} are removed")
+        finally:
+            self.api.close()
+            self._close_servers()
+
+    def _emptied(self) -> bool:
+        """Remove its containers and its network; whether nothing is left. Podman may refuse it for a moment."""
         self.api.clean(self.id)
-        with suppress(Exception):
+        try:
             self.api.link.delete(f"/networks/{self.network}", "test")
-        self.api.close()
+        except Gone:
+            return True
+        except ProviderError:
+            return False
+        return True
+
+    def _close_servers(self) -> None:
         for server in ("named", "haproxy"):
             with suppress(servers.ServerError):
                 servers.stop(self.edge, server, signal.SIGKILL)
