@@ -45,7 +45,13 @@ def after(**changes: object) -> dict:
 )
 def test_a_run_tells_what_it_removed_or_left(changes, lines):
     changed = after(**{name: value if value is None else frozenset(value) for name, value in changes.items()})
-    assert compare(BEFORE, changed, ["mine1"], ["theirs1"], alone=False) == lines
+    assert compare(BEFORE, changed, ["mine1"], ["theirs1"], alone=True) == lines
+
+
+def test_while_another_run_is_under_way_only_what_the_engine_keeps_is_missing():
+    changed = after(link=frozenset({"eth0"}), Docker_container=frozenset(), Docker_network=frozenset())
+    lines = ["missing: link docker0", "missing: Docker network bridge"]
+    assert compare(BEFORE, changed, [], ["t1"], alone=False) == lines
 
 
 def test_what_looks_like_a_tests_is_left_when_no_other_run_is_under_way():
