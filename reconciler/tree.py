@@ -7,11 +7,31 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from manifests.load import load_tree
+from manifests.load import Sources, load_tree, read_sources, resolve_sources
 from manifests.problems import Problem
+from manifests.source.directory import SUFFIXES, SourceFile
 from manifests.values.desired import Desired
+from manifests.yaml.read import read_file
 from providers import registry
+
+if TYPE_CHECKING:
+    from reconciler.shell.clock import BlockingClock
+
+
+class AmbiguousInstance(Exception):
+    """The manifests at a path are invalid, and several instances have their manifests there. `instances` are their ids."""
+
+    def __init__(self, path: Path, instances: tuple[str, ...]) -> None:
+        super().__init__(path, instances)
+        self.path, self.instances = path, instances
+
+    def __str__(self) -> str:
+        return (
+            f"the manifests at {self.path} are invalid, and several instances have their manifests there: "
+            f"{', '.join(self.instances)}; next step: add --instance-id with one of them, or --state-dir"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +45,39 @@ class Location:
     instance_file: Path | None = None
     state: Path | None = None
 
+    def read(self) -> Sources:
+        """The files as they are now, not checked. Never raises."""
+        return read_sources(self.path, self.instance_file)
+
+    @property
+    def watched(self) -> Path:
+        """The directory whose changes may be changes of the manifests."""
+        real = Path(os.path.realpath(self.path))
+        return real.parent if real.is_file() or real.suffix in SUFFIXES else real
+
+    def known_state(self, sources: Sources, clock: "BlockingClock", *, default_only: bool = False) -> Path | None:
+        """The state directory of the instance whose manifests are here, when they are invalid; None when it is not known.
+
+        Args:
+            sources: the files as they were read.
+            clock: gives the time.
+            default_only: only an instance that keeps its state in its default directory, as a run with this location does.
+
+        Raises:
+            AmbiguousInstance: several instances have their manifests here.
+        """
+        from reconciler.shell.store.instance_index import find, place_of  # noqa: PLC0415  (only for invalid manifests)
+
+        if self.state is not None:
+            return self.state.absolute()
+        found = find(state_base(), place_of(self.path, self.instance_file), sources.tree.identity, clock)
+        default = {state: instance for state, instance in found.items() if state == state_dir(instance)}
+        if default_only:
+            found = default
+        if len(set(found.values())) > 1:
+            raise AmbiguousInstance(self.path, tuple(sorted(set(found.values()))))
+        return next(iter(default or found), None)
+
     def load(self) -> Desired:
         """The manifests, checked and resolved. Raises `ManifestErrors`."""
         return load(self.path, self.instance_file)
@@ -37,6 +90,21 @@ class Location:
 def load(path: Path, instance_file: Path | None = None) -> Desired:
     """The manifests at a path, checked and resolved. Raises `ManifestErrors` with every problem."""
     return load_with_warnings(path, instance_file)[0]
+
+
+def resolve(sources: Sources) -> Desired:
+    """The manifests in files that were read before, checked and resolved. Raises `ManifestErrors` with every problem."""
+    return resolve_sources(
+        sources,
+        settings_model=registry.settings_model,
+        known_types=registry.known_types,
+        template_support=registry.template_support,
+    ).desired
+
+
+def is_readable(file: SourceFile) -> bool:
+    """Whether a local file is YAML without a problem; what it declares may still be invalid."""
+    return not any(not problem.is_warning for problem in read_file(file.name, file.data)[1])
 
 
 def load_with_warnings(
@@ -62,6 +130,11 @@ def state_dir(instance: str, override: Path | None = None) -> Path:
     """Where an instance keeps its state: `override`, else below $XDG_STATE_HOME or ~/.local/state."""
     if override is not None:
         return override.absolute()
+    return state_base() / instance
+
+
+def state_base() -> Path:
+    """The directory that holds the default state directories of all instances of this user."""
     base = os.environ.get("XDG_STATE_HOME", "")
     root = Path(base) if base and Path(base).is_absolute() else Path.home() / ".local" / "state"
-    return root / "reconciler" / instance
+    return root / "reconciler"

@@ -7,9 +7,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from manifests.load import Sources
+from manifests.problems import Code, ManifestErrors, Problem, render
+from manifests.source.identity import commit_of
 from manifests.values.desired import SECOND, Desired, Role
 from providers import registry
 from providers.lib.secrets import on_resolve
@@ -18,6 +22,7 @@ from providers.wrappers.limited import limited
 from providers.wrappers.owned import OwnedRuntime, owned
 from providers.wrappers.push_credentials import CredentialedRuntime, shares_files
 from providers.wrappers.readonly import read_only
+from reconciler import tree
 from reconciler.core.decision import Decision, Plan
 from reconciler.core.forecast import forecast
 from reconciler.core.model.instant import Now
@@ -36,7 +41,10 @@ from reconciler.shell.providers import Providers, ThreadRunner
 from reconciler.shell.pushing.credentials import Credentials
 from reconciler.shell.report.summary import Summary
 from reconciler.shell.reporter import ProgressReporter, Reporter
-from reconciler.shell.source import DirectorySource
+from reconciler.shell.source import DirectorySource, InForce
+from reconciler.shell.store import last_good
+from reconciler.shell.store.archive import Archive, mark_removed
+from reconciler.shell.store.instance_index import place_of
 from reconciler.shell.store.lock import Lock
 from reconciler.shell.store.memory import ReadOnlyMemory, StoreMemory, command_of
 from reconciler.shell.store.state_db import Store, StoreError
@@ -99,9 +107,100 @@ def _machinery(
         yield providers, engine, runner
 
 
-def _source(location: Location, intent: Intent, clock: SystemClock, *, follow: bool) -> Source:
-    extra = (location.instance_file,) if location.instance_file is not None else ()
-    return DirectorySource(location.path, extra, lambda: intent.applied_to(location.load()), clock, follow=follow)
+@dataclass(frozen=True, slots=True)
+class StartManifests:
+    """The manifests that a run starts with.
+
+    Attributes:
+        desired: as they are written, without the intent of the run.
+        sources: the files that they were resolved from.
+        invalid: set when they were stored by an earlier run: the files at the source as they are now, and their problems.
+    """
+
+    desired: Desired
+    sources: Sources
+    invalid: tuple[Sources, ManifestErrors] | None = None
+
+
+def start_manifests(location: Location, clock: SystemClock, *, stored: bool) -> StartManifests:
+    """Read the manifests of a run. With `stored` the last good ones of the same instance take the place of invalid ones.
+
+    Raises:
+        ManifestErrors: the manifests are invalid, and none are stored that may take their place.
+        AmbiguousInstance: several instances have their manifests there.
+    """
+    sources = location.read()
+    try:
+        return StartManifests(tree.resolve(sources), sources)
+    except ManifestErrors as error:
+        if not stored:
+            raise
+        state = location.known_state(sources, clock, default_only=True)
+        if state is None:
+            raise
+        good = stored_manifests(state, sources, error)
+        return replace(good, invalid=(sources, error))
+
+
+def stored_manifests(state: Path, now: Sources | None, error: ManifestErrors | None, *, removed: bool = False) -> StartManifests:
+    """The last good manifests in a state directory, checked with the local file as it is now.
+
+    Args:
+        now: the files at the source now, for the local file; None when no PATH was given.
+        error: the problems of the source; they are raised together with those of the stored manifests.
+        removed: also manifests that `reconcile destroy` has begun to remove.
+
+    Raises:
+        ManifestErrors: nothing is stored that may be used: nothing at all, a damaged file, or manifests that this version of the
+            program, or the local file as it is now, does not accept.
+    """
+    known = error.problems if error is not None else ()
+    try:
+        good = last_good.load(state)
+    except StoreError as damaged:
+        raise ManifestErrors([*known, _stored_problem(str(damaged))]) from damaged
+    if good is None or (good.removed and not removed):
+        raise error or ManifestErrors([_stored_problem(f"{state}: no manifests are stored")])
+    sources = good.sources
+    if now is not None and now.local is not None and tree.is_readable(now.local):
+        sources = replace(sources, local=now.local)
+    try:
+        return StartManifests(tree.resolve(sources), sources)
+    except ManifestErrors as refused:
+        shown = [
+            replace(problem, file=f"stored revision {good.revision[:12]}: {problem.file}")
+            for problem in refused.problems
+            if not problem.is_warning
+        ]
+        raise ManifestErrors([*known, *shown]) from refused
+
+
+def _stored_problem(message: str) -> Problem:
+    return Problem("stored manifests", 0, 0, Code.UNREADABLE_FILE, "", message, "correct the manifests at PATH")
+
+
+def _archive(location: Location, state: Path, instance: str, clock: SystemClock) -> Archive:
+    place = place_of(location.path, location.instance_file)
+    return Archive(state, tree.state_base(), instance, place, clock, lambda: commit_of(Path(place.real)))
+
+
+def _source(location: Location, intent: Intent, start: StartManifests, archive: Archive, clock: SystemClock, *, follow: bool) -> Source:
+    def resolve(sources: Sources) -> Desired:
+        return intent.applied_to(tree.resolve(sources))
+
+    in_force = InForce(start.sources.state, start.sources.revision, start.invalid)
+    return DirectorySource(location.read, resolve, clock, in_force, archive, follow=follow)
+
+
+def _kept(
+    location: Location, intent: Intent, start: StartManifests, state: Path, clock: SystemClock, reporter: Reporter
+) -> Source:
+    """The source of a single run, whose manifests are stored as the last good ones."""
+    archive = _archive(location, state, start.desired.instance.id, clock)
+    failed = archive.in_force(start.sources, removed=intent.destroy)
+    if failed:
+        reporter.note(failed, level=logging.WARNING)
+    return _source(location, intent, start, archive, clock, follow=False)
 
 
 async def run_once(
@@ -112,6 +211,7 @@ async def run_once(
     wait: bool,
     reporter: ProgressReporter,
     operation: str = "reconcile --once",
+    stored: StartManifests | None = None,
 ) -> Summary:
     """Converge once.
 
@@ -122,15 +222,16 @@ async def run_once(
         wait: wait for what ends within that time.
         reporter: is called with what happens.
         operation: the run's name in the lock's owner record.
+        stored: use these stored manifests, and read none.
 
     Raises:
         ManifestErrors, Locked, StoreError
     """
     clock = SystemClock()
-    loaded = location.load()
+    start = start_manifests(location, clock, stored=False) if stored is None else stored
+    loaded = start.desired
     desired = intent.applied_to(loaded)
     state = location.state_of(desired.instance.id)
-    source = _source(location, intent, clock, follow=False)
     credentials = Credentials(state, clock, desired.instance.push)
     lock_wait = min(LOCK_WAIT, within / SECOND)
     with (
@@ -138,6 +239,9 @@ async def run_once(
         _machinery(desired, state, may_write=True, phase=False, credentials=credentials) as (providers, engine, runner),
     ):
         reporter.follow(providers.progress)
+        source = _kept(location, intent, start, state, clock, reporter) if stored is None else None
+        if intent.destroy:
+            mark_removed(state)
         parts = Parts(
             desired=desired,
             providers=providers,
@@ -172,7 +276,8 @@ class _SourceWake(Wake):
 async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -> Exit:
     """Keep converging until a signal ends it. Arguments and errors as `run_once`."""
     clock = SystemClock()
-    loaded = location.load()
+    start = start_manifests(location, clock, stored=True)
+    loaded = start.desired
     desired = intent.applied_to(loaded)
     state = location.state_of(desired.instance.id)
     credentials = Credentials(state, clock, desired.instance.push)
@@ -180,13 +285,23 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
         _locked_store(state, f"reconcile --watch {location.path}", clock, reporter) as memory,
         _machinery(desired, state, may_write=True, phase=True, credentials=credentials) as (providers, engine, runner),
     ):
+        archive = _archive(location, state, desired.instance.id, clock)
+        if start.invalid is not None:
+            reporter.note(
+                f"the manifests at {location.path} are invalid; revision {start.sources.revision[:12]}, which was the last good one, "
+                "is in force",
+                level=logging.WARNING,
+            )
+            reporter.note(render(start.invalid[1].problems), level=logging.WARNING)
+        elif failed := archive.in_force(start.sources):
+            reporter.note(failed, level=logging.WARNING)
         parts = Parts(
             desired=desired,
             providers=providers,
             providers_for=lambda new: build(new, state, may_write=True, credentials=credentials),
             prober=engine,
             memory=memory,
-            source=_source(location, intent, clock, follow=True),
+            source=_source(location, intent, start, archive, clock, follow=True),
             reporter=reporter,
             clock=clock,
             runner=runner,
@@ -195,7 +310,7 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
         )
         loop = Loop(parts)
         stop = asyncio.Event()
-        trigger = asyncio.create_task(FileTrigger(Path(desired.root), _SourceWake(loop), clock).run(stop))
+        trigger = asyncio.create_task(FileTrigger(location.watched, _SourceWake(loop), clock).run(stop))
         pushes = asyncio.create_task(serve(loop.pushing, credentials, partial(reporter.note, level=logging.WARNING)))
         try:
             with wake_pipe(state, loop.wake):
@@ -253,7 +368,7 @@ def _ledger_for_plan(state: Path, clock: SystemClock) -> ReadOnlyMemory:
 
 
 async def make_plan(
-    location: Location, *, intent: Intent, deadline: int, note: Callable[[str], None]
+    location: Location, *, intent: Intent, deadline: int, note: Callable[[str], None], stored: StartManifests | None = None
 ) -> tuple[Plan, Decision, Now]:
     """The whole plan, read-only: no lock, no write, one look, one attempt per network probe.
 
@@ -262,12 +377,13 @@ async def make_plan(
         intent: what the planned run may do.
         deadline: ns that probes have to answer.
         note: takes messages beside the plan.
+        stored: use these stored manifests, and read none.
 
     Raises:
         ManifestErrors, StoreError, Stopped
     """
     clock = SystemClock()
-    loaded = location.load()
+    loaded = location.load() if stored is None else stored.desired
     desired = intent.applied_to(loaded)
     state = location.state_of(desired.instance.id)
     with _machinery(desired, state, may_write=False, phase=False) as (providers, engine, runner):
