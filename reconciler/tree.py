@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from manifests.load import Sources, load_tree, read_sources, resolve_sources
-from manifests.problems import Problem
+from manifests.problems import ManifestErrors, Problem
 from manifests.source.directory import SUFFIXES, SourceFile
 from manifests.values.desired import Desired
 from manifests.yaml.read import read_file
@@ -21,16 +21,24 @@ if TYPE_CHECKING:
 
 
 class AmbiguousInstance(Exception):
-    """The manifests at a path are invalid, and several instances have their manifests there. `instances` are their ids."""
+    """The manifests at a path are invalid, and several instances have run with them.
 
-    def __init__(self, path: Path, instances: tuple[str, ...]) -> None:
-        super().__init__(path, instances)
-        self.path, self.instances = path, instances
+    Attributes:
+        instances: ids of the instances.
+        error: the problems of the manifests.
+    """
+
+    def __init__(self, path: Path, instances: tuple[str, ...], error: ManifestErrors) -> None:
+        super().__init__(path, instances, error)
+        self.path, self.instances, self.error = path, instances, error
 
     def __str__(self) -> str:
+        cause = next(
+            (problem.render().partition("\n")[0] for problem in self.error.problems if not problem.is_warning), ""
+        )
         return (
-            f"the manifests at {self.path} are invalid, and several instances have their manifests there: "
-            f"{', '.join(self.instances)}; next step: add --instance-id with one of them, or --state-dir"
+            f"{cause}\nthe manifests at {self.path} are invalid, and several instances have run with them: "
+            f"{', '.join(self.instances)}\nnext step: add --instance-id with one of them, or --state-dir"
         )
 
 
@@ -55,11 +63,13 @@ class Location:
         real = Path(os.path.realpath(self.path))
         return real.parent if real.is_file() or real.suffix in SUFFIXES else real
 
-    def known_state(self, sources: Sources, clock: "BlockingClock", *, default_only: bool = False) -> Path | None:
+    def known_state(
+        self, sources: Sources, error: ManifestErrors, clock: "BlockingClock", *, default_only: bool = False
+    ) -> Path | None:
         """The state directory of the instance whose manifests are here, when they are invalid; None when it is not known.
 
         Args:
-            sources: the files as they were read.
+            sources: the files as they were read. error: their problems.
             clock: gives the time.
             default_only: only an instance that keeps its state in its default directory, as a run with this location does.
 
@@ -75,7 +85,7 @@ class Location:
         if default_only:
             found = default
         if len(set(found.values())) > 1:
-            raise AmbiguousInstance(self.path, tuple(sorted(set(found.values()))))
+            raise AmbiguousInstance(self.path, tuple(sorted(set(found.values()))), error)
         return next(iter(default or found), None)
 
     def load(self) -> Desired:

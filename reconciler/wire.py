@@ -39,6 +39,7 @@ from reconciler.shell.loop import Loop
 from reconciler.shell.parts import Parts, Source, Stopped
 from reconciler.shell.providers import Providers, ThreadRunner
 from reconciler.shell.pushing.credentials import Credentials
+from reconciler.shell.report.events import manifests_event
 from reconciler.shell.report.summary import Summary
 from reconciler.shell.reporter import ProgressReporter, Reporter
 from reconciler.shell.source import DirectorySource, InForce
@@ -135,14 +136,16 @@ def start_manifests(location: Location, clock: SystemClock, *, stored: bool) -> 
     except ManifestErrors as error:
         if not stored:
             raise
-        state = location.known_state(sources, clock, default_only=True)
+        state = location.known_state(sources, error, clock, default_only=True)
         if state is None:
             raise
         good = stored_manifests(state, sources, error)
         return replace(good, invalid=(sources, error))
 
 
-def stored_manifests(state: Path, now: Sources | None, error: ManifestErrors | None, *, removed: bool = False) -> StartManifests:
+def stored_manifests(
+    state: Path, now: Sources | None, error: ManifestErrors | None, *, removed: bool = False
+) -> StartManifests:
     """The last good manifests in a state directory, checked with the local file as it is now.
 
     Args:
@@ -184,7 +187,9 @@ def _archive(location: Location, state: Path, instance: str, clock: SystemClock)
     return Archive(state, tree.state_base(), instance, place, clock, lambda: commit_of(Path(place.real)))
 
 
-def _source(location: Location, intent: Intent, start: StartManifests, archive: Archive, clock: SystemClock, *, follow: bool) -> Source:
+def _source(
+    location: Location, intent: Intent, start: StartManifests, archive: Archive, clock: SystemClock, *, follow: bool
+) -> Source:
     def resolve(sources: Sources) -> Desired:
         return intent.applied_to(tree.resolve(sources))
 
@@ -193,14 +198,37 @@ def _source(location: Location, intent: Intent, start: StartManifests, archive: 
 
 
 def _kept(
-    location: Location, intent: Intent, start: StartManifests, state: Path, clock: SystemClock, reporter: Reporter
+    location: Location,
+    intent: Intent,
+    start: StartManifests,
+    state: Path,
+    memory: StoreMemory,
+    clock: SystemClock,
+    reporter: Reporter,
 ) -> Source:
     """The source of a single run, whose manifests are stored as the last good ones."""
     archive = _archive(location, state, start.desired.instance.id, clock)
-    failed = archive.in_force(start.sources, removed=intent.destroy)
+    _keep(archive, start, memory, clock, reporter, removed=intent.destroy)
+    return _source(location, intent, start, archive, clock, follow=False)
+
+
+def _keep(
+    archive: Archive,
+    start: StartManifests,
+    memory: StoreMemory,
+    clock: SystemClock,
+    reporter: Reporter,
+    *,
+    removed: bool = False,
+) -> None:
+    """Store the manifests that a run starts with as the last good ones, with an event when they are other ones than before."""
+    failed = archive.in_force(start.sources, removed=removed)
     if failed:
         reporter.note(failed, level=logging.WARNING)
-    return _source(location, intent, start, archive, clock, follow=False)
+    if archive.changed:
+        desired = start.desired
+        event = manifests_event(desired.revision, archive.commit_in_force, desired.source, clock.now())
+        memory.append_audit((), desired.revision, [event])
 
 
 async def run_once(
@@ -239,7 +267,7 @@ async def run_once(
         _machinery(desired, state, may_write=True, phase=False, credentials=credentials) as (providers, engine, runner),
     ):
         reporter.follow(providers.progress)
-        source = _kept(location, intent, start, state, clock, reporter) if stored is None else None
+        source = _kept(location, intent, start, state, memory, clock, reporter) if stored is None else None
         if intent.destroy:
             mark_removed(state)
         parts = Parts(
@@ -293,8 +321,8 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
                 level=logging.WARNING,
             )
             reporter.note(render(start.invalid[1].problems), level=logging.WARNING)
-        elif failed := archive.in_force(start.sources):
-            reporter.note(failed, level=logging.WARNING)
+        else:
+            _keep(archive, start, memory, clock, reporter)
         parts = Parts(
             desired=desired,
             providers=providers,
@@ -323,9 +351,12 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
                     await task
 
 
-async def examine(location: Location) -> tuple[Finding, ...]:
-    """Check of every provider whether it is reachable and configured; read-only. Raises `ManifestErrors`."""
-    desired = location.load()
+async def examine(location: Location, stored: StartManifests | None = None) -> tuple[Finding, ...]:
+    """Check of every provider whether it is reachable and configured; read-only. Raises `ManifestErrors`.
+
+    `stored` are manifests that take the place of those at the location.
+    """
+    desired = location.load() if stored is None else stored.desired
     with ExitStack() as stack:
         stack.enter_context(on_resolve(SECRETS.add))
         providers = build(desired, location.state_of(desired.instance.id), may_write=False)
@@ -368,7 +399,12 @@ def _ledger_for_plan(state: Path, clock: SystemClock) -> ReadOnlyMemory:
 
 
 async def make_plan(
-    location: Location, *, intent: Intent, deadline: int, note: Callable[[str], None], stored: StartManifests | None = None
+    location: Location,
+    *,
+    intent: Intent,
+    deadline: int,
+    note: Callable[[str], None],
+    stored: StartManifests | None = None,
 ) -> tuple[Plan, Decision, Now]:
     """The whole plan, read-only: no lock, no write, one look, one attempt per network probe.
 

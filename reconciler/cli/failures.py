@@ -56,6 +56,8 @@ def _explain(error: Any) -> tuple[Exit, str, dict[str, Any]]:
         if error.empty_tree:
             text = f"{error}\n{EMPTY_SOURCE}"
         return code, text, {"problems": [problem.to_dict() for problem in error.problems]}
+    if _is(error, "reconciler.tree", "AmbiguousInstance"):
+        return Exit.INVALID, str(error), {"instances": list(error.instances)}
     if _is(error, "reconciler.shell.parts", "Stopped"):
         return error.exit, str(error), {}
     if _is(error, "reconciler.shell.store.lock", "Locked"):

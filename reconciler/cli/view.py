@@ -9,7 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, TextIO
 
@@ -24,13 +24,15 @@ class View:
     """The options of a command's output.
 
     json: one JSON document on standard output instead of text. color: `auto`, `always` or `never`. verbose: debug logs, and
-    tracebacks of unexpected errors. quiet: no progress, and no result when nothing changed and all is converged.
+    tracebacks of unexpected errors. quiet: no progress, and no result when nothing changed and all is converged. common: fields
+    that every JSON document of this command has.
     """
 
     json: bool = False
     color: str = "auto"
     verbose: bool = False
     quiet: bool = False
+    common: dict[str, Any] = field(default_factory=dict, compare=False)
 
     @classmethod
     def guess(cls, words: Sequence[str]) -> "View":
@@ -70,7 +72,7 @@ class View:
         """Write the one JSON document of this command to standard output."""
         from reconciler.core.plan_text import FORMAT_VERSION  # noqa: PLC0415  (not needed for text)
 
-        whole = {"format_version": FORMAT_VERSION} | dict(value)
+        whole = {"format_version": FORMAT_VERSION} | dict(value) | self.common
         text = json.dumps(whole, indent=2, ensure_ascii=False)
         _write(sys.stdout, text)
 

@@ -394,6 +394,7 @@ class Loop:
         self.desired = desired
         self.looks.set_desired(desired)
         self.pushing.set_desired(desired)
+        self.reporting.manifests(desired, self.manifest_reload.commit, now)
         return True
 
     def source_changed(self) -> None:

@@ -32,6 +32,11 @@ class ManifestReload:
         """Why the source cannot be put in force."""
         return None if self.source is None else self.source.problem()
 
+    @property
+    def commit(self) -> str:
+        """The commit of the manifests in force; empty outside of git."""
+        return "" if self.source is None else self.source.commit()
+
     def begin(self, now: Now) -> None:
         """Start the cadence: the manifests in force were read just now, or stored by an earlier run."""
         self.read_at = now.steady if self.source is None or self.source.same() else NEVER_READ

@@ -37,6 +37,9 @@ class Source(Protocol):
     def same(self) -> bool:
         """Whether the last read was complete and equal to the manifests in force."""
 
+    def commit(self) -> str:
+        """The commit of the manifests in force; empty outside of git."""
+
     def problem(self) -> SourceProblem | None:
         """Why the source cannot be put in force; None while it is valid."""
 

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 from manifests.load import Sources
 from manifests.problems import ManifestErrors, Problem, render
 from manifests.values.desired import SECOND, Desired
-from reconciler.core.model.source_problem import SourceProblem
+from reconciler.core.model.source_problem import SourceProblem, named
 from reconciler.shell.clock import BlockingClock
 
 SETTLE = SECOND // 10
@@ -36,6 +36,10 @@ class Keeper(Protocol):
     """Keeps the manifests in force over restarts of the program; implemented by the store. Messages are empty without a failure."""
 
     unsaved: bool
+
+    @property
+    def commit_in_force(self) -> str:
+        """The commit of the manifests in force; empty outside of git."""
 
     def in_force(self, sources: Sources) -> str:
         """Keep manifests that are in force now."""
@@ -99,6 +103,10 @@ class DirectorySource:
         """Whether the last read was complete and equal to the manifests in force."""
         return self._same
 
+    def commit(self) -> str:
+        """The commit of the manifests in force; empty outside of git."""
+        return self._keeper.commit_in_force
+
     def problem(self) -> SourceProblem | None:
         """Why the source cannot be put in force; None while it is valid."""
         return self._problem
@@ -134,11 +142,15 @@ class DirectorySource:
         except ManifestErrors as error:
             self._refused = settled.state
             self._refuse(settled, error)
-            return None, (f"the manifests are invalid; revision {self._revision[:12]} stays in force", render(error.problems))
+            return None, (f"the manifests are invalid; revision {self._named()} stays in force", render(error.problems))
         self._in_force, self._revision, self._refused = settled.state, settled.revision, ""
         self._same, self._problem = True, None
         self._report(self._keeper.in_force(settled))
-        return desired, (f"the manifests changed; revision {desired.revision[:12]} is in force",)
+        return desired, (f"the manifests changed; revision {self._named()} is in force",)
+
+    def _named(self) -> str:
+        """The revision in force as operators see it."""
+        return named(self._revision, self._keeper.commit_in_force)
 
     def _refuse(self, sources: Sources, error: ManifestErrors) -> None:
         """Remember why the source cannot be put in force."""
@@ -149,7 +161,7 @@ class DirectorySource:
         cause = wrong[0].render().partition("\n")[0] if wrong else "a problem without a text"
         since = now.steady - max(0, now.wall - attempted.since_wall)
         self._problem = SourceProblem(
-            sources.revision, attempted.commit, cause, len(wrong), self._revision, since, attempted.since_wall
+            sources.revision, attempted.commit, cause, len(wrong), self._named(), since, attempted.since_wall
         )
 
     def _good_again(self) -> tuple[str, ...]:
@@ -159,7 +171,7 @@ class DirectorySource:
             return ()
         self._problem = None
         self._report(self._keeper.settled())
-        return (f"the manifests are valid again; revision {self._revision[:12]} is in force",)
+        return (f"the manifests are valid again; revision {self._named()} is in force",)
 
     def _report(self, message: str) -> None:
         self._message = message

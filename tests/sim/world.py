@@ -88,6 +88,9 @@ class Script:
         fresh, self.next = self.next, None
         return fresh, ("a new revision",) if fresh is not None else ()
 
+    def commit(self) -> str:
+        return ""
+
     def problem(self) -> SourceProblem | None:
         return SourceProblem("b" * 64, "", self.broken, 1, "a" * 64, 1, 1) if self.broken else None
 

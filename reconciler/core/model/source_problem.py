@@ -8,6 +8,14 @@ OBJECT = "source/manifests"
 """The object of everything that is reported about the source itself."""
 
 
+def named(revision: str, commit: str) -> str:
+    """A revision as operators see it: the begin of its digest, and the commit when there is one: `0123456789ab (commit …)`."""
+    if not commit:
+        return revision[:12]
+    number, dirty, _ = commit.partition("-dirty")
+    return f"{revision[:12]} (commit {number[:12]}{dirty})"
+
+
 @dataclass(frozen=True, slots=True)
 class SourceProblem:
     """A revision of the source that cannot be put in force.
@@ -17,7 +25,7 @@ class SourceProblem:
         commit: what is checked out there; empty when it is no git work tree.
         cause: the first problem, in one line, with its file and line.
         count: how many problems there are.
-        in_force: the revision that stays in force.
+        in_force: the revision that stays in force, as operators see it.
         since: steady instant (ns) since which the source is like this; since_wall the same by the wall clock.
     """
 
@@ -32,8 +40,13 @@ class SourceProblem:
     def hold(self) -> Hold:
         """The hold that shows it in status, events and `explain`."""
         more = f" and {self.count - 1} more" if self.count > 1 else ""
-        message = f"the manifests are invalid: {self.cause}{more}; revision {self.in_force[:12]} stays in force"
+        message = f"the manifests are invalid: {self.cause}{more}; revision {self.in_force} stays in force"
         next_step = "correct the manifests; they are read again automatically"
         return Hold(
-            OBJECT, f"use revision {self.revision[:12]}", Rule.SOURCE_INVALID, message, next_step=next_step, since=self.since
+            OBJECT,
+            f"use revision {named(self.revision, self.commit)}",
+            Rule.SOURCE_INVALID,
+            message,
+            next_step=next_step,
+            since=self.since,
         )

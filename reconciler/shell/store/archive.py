@@ -27,6 +27,10 @@ class Archive:
         place: where the source is.
         clock: gives the time.
         commit: reads what is checked out at the source now.
+
+    Attributes:
+        unsaved: whether the last write failed, so that `flush` should be called again.
+        changed: whether the manifests that were put in force last are another revision than before.
     """
 
     def __init__(
@@ -38,7 +42,7 @@ class Archive:
         clock: BlockingClock,
         commit: Callable[[], str],
     ) -> None:
-        self._state_dir, self._base, self._clock, self.commit = state_dir, base, clock, commit
+        self._state_dir, self._base, self._clock, self._commit = state_dir, base, clock, commit
         stored = source_record.load(state_dir)
         self._stored = stored
         self._wanted = stored if stored is not None and stored.instance == instance else SourceRecord(instance)
@@ -48,13 +52,12 @@ class Archive:
         self._good: LastGood | None = None
         self._good_stored = False
         self.unsaved = False
-
-    # `unsaved`: the last write failed, so `flush` should be called again.
+        self.changed = False
 
     @property
-    def record(self) -> SourceRecord:
-        """The record as it should be stored."""
-        return self._wanted
+    def commit_in_force(self) -> str:
+        """The commit of the manifests in force; empty outside of git."""
+        return self._wanted.in_force.commit if self._wanted.in_force is not None else ""
 
     def in_force(self, sources: Sources, removed: bool = False) -> str:
         """Keep manifests that are in force. `removed`: they are about to be removed, so no daemon may start with them.
@@ -62,13 +65,17 @@ class Archive:
         Returns why they could not be stored; empty when they are.
         """
         before = self._wanted.in_force
+        self.changed = before is None or before.revision != sources.revision
         if before is not None and before.revision == sources.revision:
             now = replace(before, source=sources.tree.identity)
         else:
-            now = InForce(sources.revision, self.commit(), sources.tree.identity, self._clock.now().wall)
+            now = InForce(sources.revision, self._commit(), sources.tree.identity, self._clock.now().wall)
         places = [self._place, *(place for place in self._wanted.places if place != self._place)]
         self._wanted = replace(self._wanted, places=tuple(places[:PLACES]), in_force=now, attempted=None)
-        self._good, self._good_stored = LastGood(sources, self._wanted.instance, now.commit, now.since_wall, removed), False
+        self._good, self._good_stored = (
+            LastGood(sources, self._wanted.instance, now.commit, now.since_wall, removed),
+            False,
+        )
         return self.flush()
 
     def attempted(self, revision: str, problems: tuple[Problem, ...]) -> tuple[Attempted, str]:
@@ -78,7 +85,7 @@ class Archive:
         same = before is not None and before.revision == revision
         attempted = Attempted(
             revision,
-            before.commit if same and before is not None else self.commit(),
+            before.commit if same and before is not None else self._commit(),
             before.since_wall if same and before is not None else self._clock.now().wall,
             len(wrong),
             tuple(_short(problem) for problem in wrong[:PROBLEMS]),
@@ -135,6 +142,4 @@ def _of_stored(state_dir: Path, instance: str) -> InForce | None:
 
 
 def _short(problem: Problem) -> dict[str, str | int]:
-    return {
-        name: value[:CAUSE] if isinstance(value, str) else value for name, value in problem.to_dict().items()
-    }
+    return {name: value[:CAUSE] if isinstance(value, str) else value for name, value in problem.to_dict().items()}
