@@ -61,31 +61,33 @@ class Location:
     def watched(self) -> Path:
         """The directory whose changes may be changes of the manifests."""
         real = Path(os.path.realpath(self.path))
-        return real.parent if real.is_file() or real.suffix in SUFFIXES else real
+        return real.parent if real.is_file() or real.suffix in SUFFIXES else Path(os.path.abspath(self.path))
 
     def known_state(
-        self, sources: Sources, error: ManifestErrors, clock: "BlockingClock", *, default_only: bool = False
+        self, sources: Sources, error: ManifestErrors, clock: "BlockingClock", *, newest: bool = False
     ) -> Path | None:
         """The state directory of the instance whose manifests are here, when they are invalid; None when it is not known.
 
         Args:
             sources: the files as they were read. error: their problems.
             clock: gives the time.
-            default_only: only an instance that keeps its state in its default directory, as a run with this location does.
+            newest: of several instances the one that read valid manifests here last, if it keeps its state where a run with this
+                location does; for a run, whose manifests name one instance at a time.
 
         Raises:
-            AmbiguousInstance: several instances have their manifests here.
+            AmbiguousInstance: several instances have run with the manifests here; not with `newest`.
         """
         from reconciler.shell.store.instance_index import find, place_of  # noqa: PLC0415  (only for invalid manifests)
 
         if self.state is not None:
             return self.state.absolute()
         found = find(state_base(), place_of(self.path, self.instance_file), sources.tree.identity, clock)
-        default = {state: instance for state, instance in found.items() if state == state_dir(instance)}
-        if default_only:
-            found = default
-        if len(set(found.values())) > 1:
-            raise AmbiguousInstance(self.path, tuple(sorted(set(found.values()))), error)
+        default = {state: instance for state, instance in found.items() if state == state_dir(instance.instance)}
+        if newest:
+            return max(default, key=lambda state: default[state].used, default=None)
+        ids = {instance.instance for instance in found.values()}
+        if len(ids) > 1:
+            raise AmbiguousInstance(self.path, tuple(sorted(ids)), error)
         return next(iter(default or found), None)
 
     def load(self) -> Desired:

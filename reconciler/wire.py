@@ -26,6 +26,7 @@ from reconciler import tree
 from reconciler.core.decision import Decision, Plan
 from reconciler.core.forecast import forecast
 from reconciler.core.model.instant import Now
+from reconciler.core.model.source_problem import named
 from reconciler.exits import Exit
 from reconciler.intent import Intent
 from reconciler.probes.engine import ProbeEngine
@@ -128,7 +129,6 @@ def start_manifests(location: Location, clock: SystemClock, *, stored: bool) -> 
 
     Raises:
         ManifestErrors: the manifests are invalid, and none are stored that may take their place.
-        AmbiguousInstance: several instances have their manifests there.
     """
     sources = location.read()
     try:
@@ -136,7 +136,7 @@ def start_manifests(location: Location, clock: SystemClock, *, stored: bool) -> 
     except ManifestErrors as error:
         if not stored:
             raise
-        state = location.known_state(sources, error, clock, default_only=True)
+        state = location.known_state(sources, error, clock, newest=True)
         if state is None:
             raise
         good = stored_manifests(state, sources, error)
@@ -316,8 +316,8 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
         archive = _archive(location, state, desired.instance.id, clock)
         if start.invalid is not None:
             reporter.note(
-                f"the manifests at {location.path} are invalid; revision {start.sources.revision[:12]}, which was the last good one, "
-                "is in force",
+                f"the manifests at {location.path} are invalid; revision "
+                f"{named(start.sources.revision, archive.commit_in_force)}, the last good one, stays in force",
                 level=logging.WARNING,
             )
             reporter.note(render(start.invalid[1].problems), level=logging.WARNING)

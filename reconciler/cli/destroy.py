@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from reconciler.cli.confirm import plan_confirmed, require_terminal
-from reconciler.cli.last_good import chosen, id_option, path_or_id
+from reconciler.cli.last_good import chosen, hint, id_option, path_or_id
 from reconciler.cli.options import (
     Options,
     common_options,
@@ -52,9 +52,10 @@ def destroy(path: Path | None, yes: bool, instance_id: str, **raw: Any) -> Exit:
     from reconciler.cli import run  # noqa: PLC0415  (imported when it is needed)
 
     intent = run.intent(options, destroy=True)
-    place, stored = chosen(path, options, instance_id)
-    question = "Remove everything that instance '{instance}' owns ({steps} steps)?"
-    if not yes and not plan_confirmed(place.path, options, intent, question, place, stored):
-        options.view.err(f"not confirmed; nothing was removed (exit {int(Exit.MANUAL)})")
-        return Exit.MANUAL
-    return run.once(place.path, options, intent, "reconcile destroy", place, stored)
+    with hint(options):
+        place, stored = chosen(path, options, instance_id)
+        question = "Remove everything that instance '{instance}' owns ({steps} steps)?"
+        if not yes and not plan_confirmed(place.path, options, intent, question, place, stored):
+            options.view.err(f"not confirmed; nothing was removed (exit {int(Exit.MANUAL)})")
+            return Exit.MANUAL
+        return run.once(place.path, options, intent, "reconcile destroy", place, stored)

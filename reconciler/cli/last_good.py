@@ -3,6 +3,8 @@
 Using them must be asked for with `--instance-id`: without it these commands are about the manifests at PATH.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +26,16 @@ id_option = click.option(
     default="",
     help="Id of the instance; its last good manifests are used when those at PATH are invalid, or without PATH.",
 )
+
+
+@contextmanager
+def hint(options: Options) -> Iterator[None]:
+    """Name the option of the last good manifests when those at PATH are invalid."""
+    try:
+        yield
+    except ManifestErrors:
+        options.view.err("to use the last good manifests instead, add --instance-id with the id of the instance")
+        raise
 
 
 def chosen(path: Path | None, options: Options, instance_id: str) -> "tuple[Location, StartManifests | None]":

@@ -10,13 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from manifests.load import Sources
-from manifests.problems import ManifestErrors, Problem
+from manifests.problems import Code, ManifestErrors, Problem
 from reconciler.core.model.source_problem import named
 from reconciler.shell.store import source_record
 from reconciler.shell.store.source_record import InForce
 
 PROBLEMS = 20
 """How many problems of an invalid revision are in the JSON document."""
+
+
+_NOTHING_THERE = frozenset({Code.EMPTY_TREE.value, Code.PATH_NOT_FOUND.value})
+"""Problems of a source that has no manifests, and so no revision that could be invalid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,8 @@ class SourceState:
         if not attempted.problems:
             kept = kept.replace("stays", "is", 1)
             return f"manifests: {name} is at PATH and no run has put it in force yet; {kept}"
+        if {problem.get("code") for problem in attempted.problems} <= _NOTHING_THERE:
+            return f"manifests: {_where(attempted.problems[0])}{since}; {kept}"
         more = f" and {attempted.count - 1} more" if attempted.count > 1 else ""
         return f"manifests: {_where(attempted.problems[0])}{more}; {name} is invalid{since}; {kept}"
 

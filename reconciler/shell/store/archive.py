@@ -71,7 +71,8 @@ class Archive:
         else:
             now = InForce(sources.revision, self._commit(), sources.tree.identity, self._clock.now().wall)
         places = [self._place, *(place for place in self._wanted.places if place != self._place)]
-        self._wanted = replace(self._wanted, places=tuple(places[:PLACES]), in_force=now, attempted=None)
+        used = self._clock.now().wall
+        self._wanted = replace(self._wanted, places=tuple(places[:PLACES]), in_force=now, attempted=None, used=used)
         self._good, self._good_stored = (
             LastGood(sources, self._wanted.instance, now.commit, now.since_wall, removed),
             False,

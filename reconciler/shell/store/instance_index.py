@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
+from typing import NamedTuple
 
 from reconciler.shell.clock import BlockingClock
 from reconciler.shell.store import source_record
@@ -79,8 +80,15 @@ def _state_dirs(base: Path) -> Iterator[Path]:
         yield from (target for file in pointers[: 2 * POINTERS] if (target := _pointed(file)) is not None)
 
 
-def find(base: Path, place: SourcePlace, source: str, clock: BlockingClock) -> dict[Path, str]:
-    """The instances whose manifests are at a place: state directory -> id.
+class Found(NamedTuple):
+    """An instance: its id, and when (wall ns) it last read valid manifests; 0 when that is not known."""
+
+    instance: str
+    used: int
+
+
+def find(base: Path, place: SourcePlace, source: str, clock: BlockingClock) -> dict[Path, Found]:
+    """The instances whose manifests are at a place, by their state directories.
 
     Args:
         base: holds the default state directories.
@@ -106,17 +114,19 @@ def find(base: Path, place: SourcePlace, source: str, clock: BlockingClock) -> d
         )
     }
     if exact or place.instance_file:
-        return {state_dir: record.instance for state_dir, record in exact.items()}
+        return {state_dir: Found(record.instance, record.used) for state_dir, record in exact.items()}
     if here:
-        return {state_dir: record.instance for state_dir, record in here.items()}
+        return {state_dir: Found(record.instance, record.used) for state_dir, record in here.items()}
     found = {
-        state_dir: record.instance
+        state_dir: Found(record.instance, record.used)
         for state_dir, record in known.items()
         if record.in_force is not None and record.in_force.source == source
     }
     lost = [state_dir for state_dir, record in records.items() if record is None]
     return found or {
-        state_dir: instance for state_dir in lost if (instance := _decided_for(state_dir, source, clock)) is not None
+        state_dir: Found(instance, 0)
+        for state_dir in lost
+        if (instance := _decided_for(state_dir, source, clock)) is not None
     }
 
 

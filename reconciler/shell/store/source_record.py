@@ -56,12 +56,13 @@ class Attempted:
 
 @dataclass(frozen=True, slots=True)
 class SourceRecord:
-    """The record of one instance."""
+    """The record of one instance. `used` is the wall time (ns) of the last read of valid manifests that were put in force."""
 
     instance: str
     places: tuple[SourcePlace, ...] = ()
     in_force: InForce | None = None
     attempted: Attempted | None = None
+    used: int = 0
     format: int = field(default=1)
 
 
@@ -85,6 +86,7 @@ def load(state_dir: Path) -> SourceRecord | None:
             ),
             in_force=None if in_force is None else _in_force(in_force),
             attempted=None if attempted is None else _attempted(attempted),
+            used=int(raw["used"]),
         )
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
