@@ -154,7 +154,9 @@ def test_a_daemon_that_starts_on_bad_manifests_heals_with_the_last_good_ones(wor
     world.write(TREE.replace("exec sleep", "exec  sleep"))
     until(lambda: not any(hold["rule"] == "SourceInvalid" for hold in holds(world)))
     assert daemon.poll() is None
-    until(lambda: any(event["kind"] == "released" and event["object"] == "source/manifests" for event in world.events()))
+    until(
+        lambda: any(event["kind"] == "released" and event["object"] == "source/manifests" for event in world.events())
+    )
 
 
 def holds(world: World) -> list[dict]:
