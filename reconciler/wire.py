@@ -43,7 +43,7 @@ from reconciler.shell.pushing.credentials import Credentials
 from reconciler.shell.report.events import manifests_event
 from reconciler.shell.report.summary import Summary
 from reconciler.shell.reporter import ProgressReporter, Reporter
-from reconciler.shell.source import DirectorySource, InForce
+from reconciler.shell.source import DirectorySource, InForce, StoredManifests, problem_of
 from reconciler.shell.store import last_good
 from reconciler.shell.store.archive import Archive, mark_removed
 from reconciler.shell.store.instance_index import place_of
@@ -139,8 +139,7 @@ def start_manifests(location: Location, clock: SystemClock, *, stored: bool) -> 
         state = location.known_state(sources, error, clock, newest=True)
         if state is None:
             raise
-        good = stored_manifests(state, sources, error)
-        return replace(good, invalid=(sources, error))
+        return stored_manifests(state, sources, error)
 
 
 def stored_manifests(
@@ -167,8 +166,9 @@ def stored_manifests(
     sources = good.sources
     if now is not None and now.local is not None and tree.is_readable(now.local):
         sources = replace(sources, local=now.local)
+    invalid = (now, error) if now is not None and error is not None else None
     try:
-        return StartManifests(tree.resolve(sources), sources)
+        return StartManifests(tree.resolve(sources), sources, invalid)
     except ManifestErrors as refused:
         shown = [
             replace(problem, file=f"stored revision {good.revision[:12]}: {problem.file}")
@@ -180,6 +180,14 @@ def stored_manifests(
 
 def _stored_problem(message: str) -> Problem:
     return Problem("stored manifests", 0, 0, Code.UNREADABLE_FILE, "", message, "correct the manifests at PATH")
+
+
+def _stored_source(stored: StartManifests, clock: SystemClock) -> Source:
+    """The source of a plan with stored manifests."""
+    if stored.invalid is None:
+        return StoredManifests(None)
+    (sources, error), now = stored.invalid, clock.now()
+    return StoredManifests(problem_of(sources, error, stored.sources.revision[:12], "", now.wall, now))
 
 
 def _archive(location: Location, state: Path, instance: str, clock: SystemClock) -> Archive:
@@ -267,7 +275,11 @@ async def run_once(
         _machinery(desired, state, may_write=True, phase=False, credentials=credentials) as (providers, engine, runner),
     ):
         reporter.follow(providers.progress)
-        source = _kept(location, intent, start, state, memory, clock, reporter) if stored is None else None
+        source: Source = (
+            _kept(location, intent, start, state, memory, clock, reporter)
+            if stored is None
+            else StoredManifests(None)
+        )
         if intent.destroy:
             mark_removed(state)
         parts = Parts(
@@ -429,7 +441,7 @@ async def make_plan(
             providers_for=None,
             prober=engine,
             memory=_ledger_for_plan(state, clock),
-            source=None,
+            source=None if stored is None else _stored_source(stored, clock),
             reporter=_NotesOnly(note),
             clock=clock,
             runner=runner,

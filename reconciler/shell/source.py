@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 from manifests.load import Sources
 from manifests.problems import ManifestErrors, Problem, render
 from manifests.values.desired import SECOND, Desired
+from reconciler.core.model.instant import Now
 from reconciler.core.model.source_problem import SourceProblem, named
 from reconciler.shell.clock import BlockingClock
 
@@ -64,6 +65,43 @@ class InForce(NamedTuple):
     state: str
     revision: str
     invalid: tuple[Sources, ManifestErrors] | None = None
+
+
+def problem_of(
+    sources: Sources, error: ManifestErrors, in_force: str, commit: str, since_wall: int, now: Now
+) -> SourceProblem:
+    """Why files cannot be put in force, since a wall-clock instant (ns). `in_force` names the revision that is."""
+    wrong = [problem for problem in error.problems if not problem.is_warning]
+    cause = wrong[0].render().partition("\n")[0] if wrong else "a problem without a text"
+    since = now.steady - max(0, now.wall - since_wall)
+    return SourceProblem(sources.revision, commit, cause, len(wrong), in_force, since, since_wall)
+
+
+class StoredManifests:
+    """The source of a plan or a `destroy` with the last good manifests: it is never read, so it proves nothing absent.
+
+    Args:
+        problem: why the manifests at PATH are not used; None without PATH.
+    """
+
+    def __init__(self, problem: SourceProblem | None) -> None:
+        self._problem = problem
+
+    def reread(self) -> tuple[Desired | None, tuple[str, ...]]:
+        """Nothing new."""
+        return None, ()
+
+    def same(self) -> bool:
+        """Never: the manifests in force were not read from the source."""
+        return False
+
+    def commit(self) -> str:
+        """Never asked for: nothing else comes into force."""
+        return ""
+
+    def problem(self) -> SourceProblem | None:
+        """Why the source cannot be put in force."""
+        return self._problem
 
 
 class DirectorySource:
@@ -154,15 +192,10 @@ class DirectorySource:
 
     def _refuse(self, sources: Sources, error: ManifestErrors) -> None:
         """Remember why the source cannot be put in force."""
-        wrong = [problem for problem in error.problems if not problem.is_warning]
         attempted, message = self._keeper.attempted(sources.revision, error.problems)
         self._report(message)
-        now = self._clock.now()
-        cause = wrong[0].render().partition("\n")[0] if wrong else "a problem without a text"
-        since = now.steady - max(0, now.wall - attempted.since_wall)
-        self._problem = SourceProblem(
-            sources.revision, attempted.commit, cause, len(wrong), self._named(), since, attempted.since_wall
-        )
+        since, commit = attempted.since_wall, attempted.commit
+        self._problem = problem_of(sources, error, self._named(), commit, since, self._clock.now())
 
     def _good_again(self) -> tuple[str, ...]:
         """The files are those of the manifests in force."""
