@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 from manifests.load import Sources, load_tree, read_sources, resolve_sources
 from manifests.problems import ManifestErrors, Problem
-from manifests.source.directory import SUFFIXES, SourceFile
+from manifests.source.directory import SUFFIXES
 from manifests.values.desired import Desired
-from manifests.yaml.read import read_file
 from providers import registry
 
 if TYPE_CHECKING:
@@ -112,11 +111,6 @@ def resolve(sources: Sources) -> Desired:
         known_types=registry.known_types,
         template_support=registry.template_support,
     ).desired
-
-
-def is_readable(file: SourceFile) -> bool:
-    """Whether a local file is YAML without a problem; what it declares may still be invalid."""
-    return not any(not problem.is_warning for problem in read_file(file.name, file.data)[1])
 
 
 def load_with_warnings(

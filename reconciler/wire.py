@@ -163,19 +163,22 @@ def stored_manifests(
         raise ManifestErrors([*known, _stored_problem(str(damaged))]) from damaged
     if good is None or (good.removed and not removed):
         raise error or ManifestErrors([_stored_problem(f"{state}: no manifests are stored")])
-    sources = good.sources
-    if now is not None and now.local is not None and tree.is_readable(now.local):
-        sources = replace(sources, local=now.local)
     invalid = (now, error) if now is not None and error is not None else None
-    try:
-        return StartManifests(tree.resolve(sources), sources, invalid)
-    except ManifestErrors as refused:
-        shown = [
-            replace(problem, file=f"stored revision {good.revision[:12]}: {problem.file}")
-            for problem in refused.problems
-            if not problem.is_warning
-        ]
-        raise ManifestErrors([*known, *shown]) from refused
+    local = now.local if now is not None else None
+    refused = ManifestErrors(())
+    for sources in (good.sources,) if local is None else (replace(good.sources, local=local), good.sources):
+        try:
+            return StartManifests(tree.resolve(sources), sources, invalid)
+        except ManifestErrors as wrong:
+            refused = wrong
+            if local is None or {problem.file for problem in wrong.problems if not problem.is_warning} != {local.name}:
+                break  # else the local file itself is invalid and judges nothing: the one that was stored does
+    shown = [
+        replace(problem, file=f"stored revision {good.revision[:12]}: {problem.file}")
+        for problem in refused.problems
+        if not problem.is_warning
+    ]
+    raise ManifestErrors([*known, *shown])
 
 
 def _stored_problem(message: str) -> Problem:
@@ -192,7 +195,11 @@ def _stored_source(stored: StartManifests, clock: SystemClock) -> Source:
 
 def _archive(location: Location, state: Path, instance: str, clock: SystemClock) -> Archive:
     place = place_of(location.path, location.instance_file)
-    return Archive(state, tree.state_base(), instance, place, clock, lambda: commit_of(Path(place.real)))
+    try:
+        base: Path | None = tree.state_base()
+    except RuntimeError:  # a user without a home, who gave --state-dir
+        base = None
+    return Archive(state, base, instance, place, clock, lambda: commit_of(Path(place.real)))
 
 
 def _source(
@@ -276,9 +283,7 @@ async def run_once(
     ):
         reporter.follow(providers.progress)
         source: Source = (
-            _kept(location, intent, start, state, memory, clock, reporter)
-            if stored is None
-            else StoredManifests(None)
+            _kept(location, intent, start, state, memory, clock, reporter) if stored is None else StoredManifests(None)
         )
         if intent.destroy:
             mark_removed(state)

@@ -59,14 +59,13 @@ class SourceState:
             return ""
         name = f"revision {named(attempted.revision, attempted.commit)}"
         since = "" if attempted.since_wall is None else f" for {short(now - attempted.since_wall)}"
-        if self.in_force is None:
-            kept = "no revision is in force"
-        else:
+        kept = "no revision is in force"
+        if self.in_force is not None:
             held = named(self.in_force.revision, self.in_force.commit)
-            kept = f"revision {held} stays in force, as it has for {short(now - self.in_force.since_wall)}"
+            stays = " and stays so" if attempted.problems else ""
+            kept = f"revision {held} has been in force for {short(now - self.in_force.since_wall)}{stays}"
         if not attempted.problems:
-            kept = kept.replace("stays", "is", 1)
-            return f"manifests: {name} is at PATH and no run has put it in force yet; {kept}"
+            return f"manifests: {name} is at PATH, and no run has put it in force yet; {kept}"
         if {problem.get("code") for problem in attempted.problems} <= _NOTHING_THERE:
             return f"manifests: {_where(attempted.problems[0])}{since}; {kept}"
         more = f" and {attempted.count - 1} more" if attempted.count > 1 else ""
@@ -116,8 +115,10 @@ def source_state(state_dir: Path, seen: Seen | None) -> SourceState:
             in_force, AttemptedState(kept.revision, kept.commit, kept.since_wall, kept.count, kept.problems)
         )
     revision = seen.sources.revision
-    if seen.error is None and (in_force is None or in_force.revision == revision):
-        return SourceState(in_force, None)
+    places = record.places if record is not None else ()
+    other_files = seen.sources.local is None and bool(places) and all(place.instance_file for place in places)
+    if seen.error is None and (in_force is None or in_force.revision == revision or other_files):
+        return SourceState(in_force, None)  # runs with a local file have other revisions than this command sees
     wrong: list[Problem] = []
     if seen.error is not None:
         wrong = [problem for problem in seen.error.problems if not problem.is_warning]

@@ -143,7 +143,7 @@ def test_a_daemon_that_starts_on_bad_manifests_heals_with_the_last_good_ones(wor
     out = world.run("status", world.manifests)
     first = out.partition("\n")[0]
     assert first.startswith("manifests: ")
-    assert "stays in force" in first
+    assert "has been in force for" in first
     if bad == "broken":
         assert f"all.yaml:{LINE}:" in first
     assert "SourceInvalid" in out
@@ -257,3 +257,21 @@ def test_a_local_file_judges_the_stored_manifests_as_it_is_now(world, tmp_path):
     os.kill(old, signal.SIGKILL)
     until(lambda: any(hold["rule"] == "Suspended" for hold in holds(world)))
     assert world.replicas() == []
+
+
+def test_stored_manifests_that_the_local_file_refuses_are_not_used(world, tmp_path):
+    local = tmp_path / "local.yaml"
+    guard = "apiVersion: reconciler/v1\nkind: Guard\nmetadata: {name: g}\nspec: @\n"
+    probed = TREE.replace("{name: a, ", "{name: a, livenessProbe: {exec: {command: [/bin/true]}, periodSeconds: 60}, ")
+    local.write_text(guard.replace("@", "{execCommands: [[/bin/true]]}"))
+    world.write(probed)
+    world.run("--once", world.manifests, "--instance", local)
+    world.write(probed + BROKEN)
+    local.write_text(guard.replace("@", "{execCommands: [[/bin/false]]}"))  # it judges what is stored
+    out = world.run("--watch", world.manifests, "--instance", local, code=3)
+    assert f"all.yaml:{LINE}:" in out
+    assert "stored revision" in out
+    assert "not-allowed" in out
+    local.write_text(guard.replace("@", "{execCommands: maybe}"))  # it is invalid itself, and judges nothing
+    world.watch(world.manifests, "--instance", local)
+    world.healed()

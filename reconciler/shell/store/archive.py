@@ -5,6 +5,7 @@ in force whether they could be stored or not.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +23,7 @@ class Archive:
 
     Args:
         state_dir: the state directory, whose lock this process holds.
-        base: holds the default state directories.
+        base: holds the default state directories; None when this user has none.
         instance: id of the instance.
         place: where the source is.
         clock: gives the time.
@@ -36,7 +37,7 @@ class Archive:
     def __init__(
         self,
         state_dir: Path,
-        base: Path,
+        base: Path | None,
         instance: str,
         place: SourcePlace,
         clock: BlockingClock,
@@ -109,11 +110,13 @@ class Archive:
             if self._wanted != self._stored:
                 source_record.save(self._state_dir, self._wanted)
                 self._stored = self._wanted
-            instance_index.remember(self._base, self._state_dir)
-        except (StoreError, OSError) as error:
+        except StoreError as error:
             self.unsaved = True
             return f"the manifests in force cannot be stored: {error}; a restart of the daemon needs valid manifests until they are"
         self.unsaved = False
+        if self._base is not None:
+            with suppress(StoreError, OSError):  # --state-dir finds the instance without it
+                instance_index.remember(self._base, self._state_dir)
         return ""
 
     def _is_stored(self, good: LastGood) -> bool:

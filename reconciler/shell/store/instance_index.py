@@ -46,7 +46,6 @@ def remember(base: Path, state_dir: Path) -> None:
     file = pointers / f"{sha256(os.fsencode(state_dir)).hexdigest()[:32]}.json"
     if _pointed(file) == state_dir:
         return
-    make_state_dir(base)
     make_state_dir(pointers)
     write_durable(file, json.dumps({"state_dir": str(state_dir)}).encode())
     _bound(pointers)
