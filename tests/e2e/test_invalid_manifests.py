@@ -130,7 +130,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 @pytest.mark.parametrize("bad", ["broken", "empty", "missing"])
-def test_a_daemon_that_starts_on_bad_manifests_heals_with_the_last_good_ones(world, bad):
+def test_a_daemon_that_starts_on_bad_manifests_heals_with_stored_ones(world, bad):
     world.run("--once", world.manifests)
     if bad == "broken":
         world.write(TREE + BROKEN)
@@ -178,7 +178,7 @@ def test_kill_9_of_the_daemon_on_broken_manifests_changes_nothing_of_that(world)
     assert attempted["problems"][0]["line"] == LINE
 
 
-def test_every_command_works_beside_a_daemon_while_the_manifests_are_broken(world):
+def test_every_command_works_while_the_manifests_are_broken(world):
     world.run("--once", world.manifests)
     world.watch()
     world.write(TREE + BROKEN)
@@ -206,7 +206,7 @@ def test_every_command_works_beside_a_daemon_while_the_manifests_are_broken(worl
     world.run("plan", world.manifests, code=3)
 
 
-def test_destroy_on_broken_manifests_needs_the_id_and_is_not_undone_by_a_daemon(world):
+def test_destroy_on_broken_manifests_needs_the_id_and_stays_done(world):
     world.run("--once", world.manifests)
     world.write(TREE + BROKEN)
     out = world.run("destroy", world.manifests, "--yes", code=3)

@@ -52,7 +52,7 @@ def test_an_instance_is_found_by_its_path(host, tmp_path):
     assert host.find(tmp_path / "nowhere") == {}
 
 
-def test_an_instance_is_found_by_the_path_as_it_was_given_and_without_links(host, tmp_path):
+def test_an_instance_is_found_by_the_path_as_given_and_without_links(host, tmp_path):
     link = tmp_path / "current"
     link.symlink_to(host.tree)
     state = host.ran("a", link)

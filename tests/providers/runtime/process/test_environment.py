@@ -29,7 +29,7 @@ def test_a_working_directory_that_leads_out_later_is_refused_at_start(bench):
         bench.start(created)
 
 
-def test_a_replica_without_a_directory_of_its_own_starts_while_the_tree_is_missing(bench):
+def test_a_replica_without_a_directory_starts_while_the_tree_is_missing(bench):
     shutil.rmtree(bench.root)
     fact = bench.ended(bench.run(*python("import os; print(os.getcwd(), os.listdir('.'))")))
     (line,) = bench.runtime().logs(fact.name, 10)
