@@ -81,6 +81,7 @@ class Location:
         if self.state is not None:
             return self.state.absolute()
         found = find(state_base(), place_of(self.path, self.instance_file), sources.tree.identity, clock)
+        found = {state: instance for state, instance in found.items() if not instance.removed} or found
         default = {state: instance for state, instance in found.items() if state == state_dir(instance.instance)}
         if newest:
             return max(default, key=lambda state: default[state].used, default=None)

@@ -73,7 +73,9 @@ class Archive:
             now = InForce(sources.revision, self._commit(), sources.tree.identity, self._clock.now().wall)
         places = [self._place, *(place for place in self._wanted.places if place != self._place)]
         used = self._clock.now().wall
-        self._wanted = replace(self._wanted, places=tuple(places[:PLACES]), in_force=now, attempted=None, used=used)
+        self._wanted = replace(
+            self._wanted, places=tuple(places[:PLACES]), in_force=now, attempted=None, used=used, removed=removed
+        )
         self._good, self._good_stored = (
             LastGood(sources, self._wanted.instance, now.commit, now.since_wall, removed),
             False,
@@ -132,6 +134,9 @@ def mark_removed(state_dir: Path) -> None:
     stored = last_good.load(state_dir)
     if stored is not None and not stored.removed:
         last_good.save(state_dir, replace(stored, removed=True))
+    record = source_record.load(state_dir)
+    if record is not None and not record.removed:
+        source_record.save(state_dir, replace(record, removed=True))
 
 
 def _of_stored(state_dir: Path, instance: str) -> InForce | None:

@@ -80,10 +80,11 @@ def _state_dirs(base: Path) -> Iterator[Path]:
 
 
 class Found(NamedTuple):
-    """An instance: its id, and when (wall ns) it last read valid manifests; 0 when that is not known."""
+    """An instance: its id, when (wall ns) it last read valid manifests (0 = not known), and whether `destroy` has removed it."""
 
     instance: str
-    used: int
+    used: int = 0
+    removed: bool = False
 
 
 def find(base: Path, place: SourcePlace, source: str, clock: BlockingClock) -> dict[Path, Found]:
@@ -113,20 +114,24 @@ def find(base: Path, place: SourcePlace, source: str, clock: BlockingClock) -> d
         )
     }
     if exact or place.instance_file:
-        return {state_dir: Found(record.instance, record.used) for state_dir, record in exact.items()}
+        return {state_dir: _found(record) for state_dir, record in exact.items()}
     if here:
-        return {state_dir: Found(record.instance, record.used) for state_dir, record in here.items()}
+        return {state_dir: _found(record) for state_dir, record in here.items()}
     found = {
-        state_dir: Found(record.instance, record.used)
+        state_dir: _found(record)
         for state_dir, record in known.items()
         if record.in_force is not None and record.in_force.source == source
     }
     lost = [state_dir for state_dir, record in records.items() if record is None]
     return found or {
-        state_dir: Found(instance, 0)
+        state_dir: Found(instance)
         for state_dir in lost
         if (instance := _decided_for(state_dir, source, clock)) is not None
     }
+
+
+def _found(record: SourceRecord) -> Found:
+    return Found(record.instance, record.used, record.removed)
 
 
 def _decided_for(state_dir: Path, source: str, clock: BlockingClock) -> str | None:

@@ -56,13 +56,17 @@ class Attempted:
 
 @dataclass(frozen=True, slots=True)
 class SourceRecord:
-    """The record of one instance. `used` is the wall time (ns) of the last read of valid manifests that were put in force."""
+    """The record of one instance. `used` is the wall time (ns) of the last read of valid manifests that were put in force.
+
+    `removed`: `reconcile destroy` has begun to remove what they declare.
+    """
 
     instance: str
     places: tuple[SourcePlace, ...] = ()
     in_force: InForce | None = None
     attempted: Attempted | None = None
     used: int = 0
+    removed: bool = False
     format: int = field(default=1)
 
 
@@ -87,6 +91,7 @@ def load(state_dir: Path) -> SourceRecord | None:
             in_force=None if in_force is None else _in_force(in_force),
             attempted=None if attempted is None else _attempted(attempted),
             used=int(raw["used"]),
+            removed=raw["removed"] is True,
         )
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None

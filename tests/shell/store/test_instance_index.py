@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from manifests.load import read_sources
+from manifests.problems import ManifestErrors
+from reconciler import tree as trees
 from reconciler.shell.store import instance_index, source_record
-from reconciler.shell.store.archive import Archive
+from reconciler.shell.store.archive import Archive, mark_removed
 from reconciler.shell.store.instance_index import find, place_of, remember
 from reconciler.shell.store.state_db import Store
 from tests.manifests.trees import GOOD, write
@@ -107,7 +109,22 @@ def test_another_checkout_of_the_same_source_finds_it_by_its_identity(host, tmp_
     }
 
 
-def test_the_number_of_pointers_is_bounded(host, tmp_path, monkeypatch):
+def test_an_instance_that_was_destroyed_does_not_stand_beside_another(host, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(host.base.parent))
+    host.base = trees.state_base()
+    gone, here = host.ran("a"), host.ran("b")
+    location, sources = trees.Location(host.tree), read_sources(host.tree)
+    with pytest.raises(trees.AmbiguousInstance, match="a, b"):
+        location.known_state(sources, ManifestErrors(()), CLOCK)
+    assert location.known_state(sources, ManifestErrors(()), CLOCK, newest=True) in (gone, here)
+    mark_removed(gone)
+    assert location.known_state(sources, ManifestErrors(()), CLOCK) == here
+    mark_removed(here)
+    with pytest.raises(trees.AmbiguousInstance):
+        location.known_state(sources, ManifestErrors(()), CLOCK)
+
+
+def test_the_number_of_pointers_is_bounded(host, tmp_path):
     for number in range(instance_index.POINTERS + 5):
         state = tmp_path / "many" / str(number)
         state.mkdir(parents=True)
