@@ -2,22 +2,23 @@
 
 load(path, settings_model=…, known_types=…)   the value
 load_tree(…)                                  the value, and warnings about the text
+read_sources(path), resolve_sources(sources)  the same in two steps, for a caller that keeps what it read
 """
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 
 from manifests.gc_pause import collector_paused
-from manifests.problems import Code, ManifestErrors, Problem
+from manifests.problems import Code, ManifestErrors, Problem, Where
 from manifests.resolve.pod import TemplateSupport
 from manifests.resolve.provider import KnownTypes, SettingsModel
 from manifests.resolve.resolver import Resolved, any_field, resolve
 from manifests.source.directory import SourceFile, SourceTree, read_one, read_tree, with_contents
 from manifests.values.desired import Desired
-from manifests.yaml.read import Document, read_file
+from manifests.yaml.read import Document, internal_problem, read_file
 
 StrPath = str | os.PathLike[str]
 
@@ -51,6 +52,75 @@ def load(
     ).desired
 
 
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The files of one read, not yet checked: what the manifests are resolved from, and what is kept of valid ones.
+
+    Attributes:
+        tree: the files at a path.
+        local: a local file, whose documents replace those of the tree with the same identity; None without one.
+        problems: what could not be read, of the tree and of the local file.
+    """
+
+    tree: SourceTree
+    local: SourceFile | None = None
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def revision(self) -> str:
+        """Digest of the names and contents of the files, 64 hex digits; the local file is a part of it."""
+        if self.local is None:
+            return self.tree.revision
+        return sha256(f"{self.tree.revision}\n{sha256(self.local.data).hexdigest()}".encode()).hexdigest()
+
+    @property
+    def state(self) -> str:
+        """As `revision`, with the problems of reading: an unreadable file never looks like a missing one."""
+        return "\n".join([self.revision, *(problem.render() for problem in self.problems)])
+
+
+def read_sources(path: StrPath, instance_file: StrPath | None = None) -> Sources:
+    """Read the files of a directory, or one file, and a local file. Never raises: see `problems`."""
+    tree = read_tree(path)
+    if instance_file is None:
+        return Sources(tree, None, tree.problems)
+    name = os.fspath(instance_file)
+    file, wrong = read_one(Path(os.path.realpath(name)), name)
+    return Sources(tree, file, (*tree.problems, *wrong))
+
+
+def resolve_sources(
+    sources: Sources,
+    *,
+    settings_model: SettingsModel,
+    known_types: KnownTypes,
+    template_support: TemplateSupport = any_field,
+) -> Resolved:
+    """Check and resolve the files of one read. Arguments and errors as `load`; also a failure of this program is a problem."""
+    with collector_paused():
+        problems = list(sources.problems)
+        documents = _documents(sources.tree.files, problems)
+        local = _documents((sources.local,), problems) if sources.local is not None else []
+        try:
+            resolved = resolve(
+                replace(sources.tree, revision=sources.revision),
+                documents,
+                local,
+                settings_model=settings_model,
+                known_types=known_types,
+                template_support=template_support,
+                problems=problems,
+            )
+        except ManifestErrors:
+            raise
+        except Exception as error:  # manifests that break the resolver must not end a daemon
+            raise ManifestErrors([*problems, internal_problem(Where(".", 0, 0), error)]) from error
+        outside = _links_out_of_the_tree(resolved.desired)
+    if outside:
+        raise ManifestErrors([*outside, *resolved.warnings])
+    return resolved
+
+
 def load_tree(
     path: StrPath,
     *,
@@ -61,26 +131,13 @@ def load_tree(
     edited: Mapping[str, bytes] | None = None,
 ) -> Resolved:
     """As `load`, with the warnings. `edited` holds, by file name, contents to read instead of those of the files."""
-    with collector_paused():
-        tree = with_contents(read_tree(path), edited or {})
-        problems = list(tree.problems)
-        documents = _documents(tree.files, problems)
-        local: list[Document] = []
-        if instance_file is not None:
-            tree, local = _with_local(tree, instance_file, problems)
-        resolved = resolve(
-            tree,
-            documents,
-            local,
-            settings_model=settings_model,
-            known_types=known_types,
-            template_support=template_support,
-            problems=problems,
-        )
-        outside = _links_out_of_the_tree(resolved.desired)
-    if outside:
-        raise ManifestErrors([*outside, *resolved.warnings])
-    return resolved
+    sources = read_sources(path, instance_file)
+    return resolve_sources(
+        replace(sources, tree=with_contents(sources.tree, edited or {})),
+        settings_model=settings_model,
+        known_types=known_types,
+        template_support=template_support,
+    )
 
 
 def _documents(files: tuple[SourceFile, ...], problems: list[Problem]) -> list[Document]:
@@ -90,17 +147,6 @@ def _documents(files: tuple[SourceFile, ...], problems: list[Problem]) -> list[D
         documents += read
         problems += wrong
     return documents
-
-
-def _with_local(tree: SourceTree, instance_file: StrPath, problems: list[Problem]) -> tuple[SourceTree, list[Document]]:
-    """The documents of the local file; its content becomes part of the revision."""
-    name = os.fspath(instance_file)
-    file, wrong = read_one(Path(os.path.realpath(name)), name)
-    problems += wrong
-    if file is None:
-        return tree, []
-    revision = sha256(f"{tree.revision}\n{sha256(file.data).hexdigest()}".encode()).hexdigest()
-    return replace(tree, revision=revision), _documents((file,), problems)
 
 
 def _links_out_of_the_tree(value: Desired) -> list[Problem]:

@@ -23,6 +23,7 @@ class Code(StrEnum):
     TOO_MANY_FILES = "too-many-files"
     LINK_LEAVES_TREE = "link-leaves-tree"
     EMPTY_TREE = "empty-tree"
+    INTERNAL_ERROR = "internal-error"
     # the text
     ENCODING = "encoding"
     YAML_SYNTAX = "yaml-syntax"
@@ -78,6 +79,7 @@ MEANINGS: dict[Code, str] = {
     Code.TOO_MANY_FILES: "There are more files, or directories are nested deeper, than the limits allow.",
     Code.LINK_LEAVES_TREE: "A symbolic link leads out of the manifests' directory.",
     Code.EMPTY_TREE: "There are no manifests; nothing is removed.",
+    Code.INTERNAL_ERROR: "This program fails on a file or document: a bug, reported with its place.",
     Code.ENCODING: "A file is not UTF-8.",
     Code.YAML_SYNTAX: "The text is not YAML.",
     Code.YAML_VERSION: "The text declares a version other than YAML 1.2.",
@@ -128,6 +130,7 @@ HIDES_DOCUMENTS = frozenset(
         Code.FILE_TOO_LARGE,
         Code.TOO_MANY_FILES,
         Code.LINK_LEAVES_TREE,
+        Code.INTERNAL_ERROR,
         Code.ENCODING,
         Code.YAML_SYNTAX,
         Code.YAML_VERSION,

@@ -8,11 +8,38 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from manifests.load import load_tree
-from manifests.problems import Problem
+from manifests.load import Sources, load_tree, read_sources, resolve_sources
+from manifests.problems import ManifestErrors, Problem
+from manifests.source.directory import SUFFIXES
 from manifests.values.desired import Desired
 from providers import registry
+
+if TYPE_CHECKING:
+    from reconciler.shell.clock import BlockingClock
+
+
+class AmbiguousInstance(Exception):
+    """The manifests at a path are invalid, and several instances have run with them.
+
+    Attributes:
+        instances: ids of the instances.
+        error: the problems of the manifests.
+    """
+
+    def __init__(self, path: Path, instances: tuple[str, ...], error: ManifestErrors) -> None:
+        super().__init__(path, instances, error)
+        self.path, self.instances, self.error = path, instances, error
+
+    def __str__(self) -> str:
+        cause = next(
+            (problem.render().partition("\n")[0] for problem in self.error.problems if not problem.is_warning), ""
+        )
+        return (
+            f"{cause}\nthe manifests at {self.path} are invalid, and several instances have run with them: "
+            f"{', '.join(self.instances)}\nnext step: add --instance-id with one of them, or --state-dir"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +53,48 @@ class Location:
     instance_file: Path | None = None
     state: Path | None = None
 
+    def read(self) -> Sources:
+        """The files as they are now, not checked. Never raises."""
+        return read_sources(self.path, self.instance_file)
+
+    @property
+    def watched(self) -> Path:
+        """The directory whose changes may be changes of the manifests."""
+        real = Path(os.path.realpath(self.path))
+        return real.parent if real.is_file() or real.suffix in SUFFIXES else Path(os.path.abspath(self.path))
+
+    def known_state(
+        self, sources: Sources, error: ManifestErrors, clock: "BlockingClock", *, newest: bool = False
+    ) -> Path | None:
+        """The state directory of the instance whose manifests are here, when they are invalid; None when it is not known.
+
+        Args:
+            sources: the files as they were read. error: their problems.
+            clock: gives the time.
+            newest: of several instances the one that read valid manifests here last, if it keeps its state where a run with this
+                location does; for a run, whose manifests name one instance at a time.
+
+        Raises:
+            AmbiguousInstance: several instances have run with the manifests here; not with `newest`.
+        """
+        from reconciler.shell.store.instance_index import find, place_of  # noqa: PLC0415  (only for invalid manifests)
+
+        if self.state is not None:
+            return self.state.absolute()
+        try:
+            base = state_base()
+        except NoHome:
+            return None
+        found = find(base, place_of(self.path, self.instance_file), sources.tree.identity, clock)
+        found = {state: instance for state, instance in found.items() if not instance.removed} or found
+        default = {state: instance for state, instance in found.items() if state == state_dir(instance.instance)}
+        if newest:
+            return max(default, key=lambda state: default[state].used, default=None)
+        ids = {instance.instance for instance in found.values()}
+        if len(ids) > 1:
+            raise AmbiguousInstance(self.path, tuple(sorted(ids)), error)
+        return next(iter(default or found), None)
+
     def load(self) -> Desired:
         """The manifests, checked and resolved. Raises `ManifestErrors`."""
         return load(self.path, self.instance_file)
@@ -38,6 +107,16 @@ class Location:
 def load(path: Path, instance_file: Path | None = None) -> Desired:
     """The manifests at a path, checked and resolved. Raises `ManifestErrors` with every problem."""
     return load_with_warnings(path, instance_file)[0]
+
+
+def resolve(sources: Sources) -> Desired:
+    """The manifests in files that were read before, checked and resolved. Raises `ManifestErrors` with every problem."""
+    return resolve_sources(
+        sources,
+        settings_model=registry.settings_model,
+        known_types=registry.known_types,
+        template_support=registry.template_support,
+    ).desired
 
 
 def load_with_warnings(
@@ -74,14 +153,19 @@ def state_dir(instance: str, override: Path | None = None) -> Path:
     """Where an instance keeps its state: `override`, else below $XDG_STATE_HOME or ~/.local/state. Raises NoHome."""
     if override is not None:
         return override.absolute()
+    return state_base() / instance
+
+
+def state_base() -> Path:
+    """The directory that holds the default state directories of all instances of this user."""
     base = os.environ.get("XDG_STATE_HOME", "")
     if base and Path(base).is_absolute():
-        return Path(base) / "reconciler" / instance
+        return Path(base) / "reconciler"
     try:
         home = Path.home()
     except RuntimeError as error:
         raise NoHome from error
-    return home / ".local" / "state" / "reconciler" / instance
+    return home / ".local" / "state" / "reconciler"
 
 
 @contextmanager

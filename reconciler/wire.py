@@ -7,9 +7,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from manifests.load import Sources
+from manifests.problems import Code, ManifestErrors, Problem, render
+from manifests.source.identity import commit_of
 from manifests.values.desired import SECOND, Desired, Role
 from providers import registry
 from providers.lib.secrets import on_resolve
@@ -18,9 +22,11 @@ from providers.wrappers.limited import limited
 from providers.wrappers.owned import OwnedRuntime, owned
 from providers.wrappers.push_credentials import CredentialedRuntime, shares_files
 from providers.wrappers.readonly import read_only
+from reconciler import tree
 from reconciler.core.decision import Decision, Plan
 from reconciler.core.forecast import forecast
 from reconciler.core.model.instant import Now
+from reconciler.core.model.source_problem import named
 from reconciler.exits import Exit
 from reconciler.intent import Intent
 from reconciler.probes.engine import ProbeEngine
@@ -34,9 +40,13 @@ from reconciler.shell.loop import Loop
 from reconciler.shell.parts import Parts, Source, Stopped
 from reconciler.shell.providers import Providers, ThreadRunner
 from reconciler.shell.pushing.credentials import Credentials
+from reconciler.shell.report.events import manifests_event
 from reconciler.shell.report.summary import Summary
 from reconciler.shell.reporter import ProgressReporter, Reporter
-from reconciler.shell.source import DirectorySource
+from reconciler.shell.source import DirectorySource, InForce, StoredManifests, problem_of
+from reconciler.shell.store import last_good
+from reconciler.shell.store.archive import Archive, mark_removed
+from reconciler.shell.store.instance_index import place_of
 from reconciler.shell.store.lock import Lock
 from reconciler.shell.store.memory import ReadOnlyMemory, StoreMemory, command_of
 from reconciler.shell.store.state_db import Store, StoreError
@@ -99,9 +109,141 @@ def _machinery(
         yield providers, engine, runner
 
 
-def _source(location: Location, intent: Intent, clock: SystemClock, *, follow: bool) -> Source:
-    extra = (location.instance_file,) if location.instance_file is not None else ()
-    return DirectorySource(location.path, extra, lambda: intent.applied_to(location.load()), clock, follow=follow)
+@dataclass(frozen=True, slots=True)
+class StartManifests:
+    """The manifests that a run starts with.
+
+    Attributes:
+        desired: as they are written, without the intent of the run.
+        sources: the files that they were resolved from.
+        invalid: set when they were stored by an earlier run: the files at the source as they are now, and their problems.
+    """
+
+    desired: Desired
+    sources: Sources
+    invalid: tuple[Sources, ManifestErrors] | None = None
+
+
+def start_manifests(location: Location, clock: SystemClock, *, stored: bool) -> StartManifests:
+    """Read the manifests of a run. With `stored` the last good ones of the same instance take the place of invalid ones.
+
+    Raises:
+        ManifestErrors: the manifests are invalid, and none are stored that may take their place.
+    """
+    sources = location.read()
+    try:
+        return StartManifests(tree.resolve(sources), sources)
+    except ManifestErrors as error:
+        if not stored:
+            raise
+        state = location.known_state(sources, error, clock, newest=True)
+        if state is None:
+            raise
+        return stored_manifests(state, sources, error)
+
+
+def stored_manifests(
+    state: Path, now: Sources | None, error: ManifestErrors | None, *, removed: bool = False
+) -> StartManifests:
+    """The last good manifests in a state directory, checked with the local file as it is now.
+
+    Args:
+        now: the files at the source now, for the local file; None when no PATH was given.
+        error: the problems of the source; they are raised together with those of the stored manifests.
+        removed: also manifests that `reconcile destroy` has begun to remove.
+
+    Raises:
+        ManifestErrors: nothing is stored that may be used: nothing at all, a damaged file, or manifests that this version of the
+            program, or the local file as it is now, does not accept.
+    """
+    known = error.problems if error is not None else ()
+    try:
+        good = last_good.load(state)
+    except StoreError as damaged:
+        raise ManifestErrors([*known, _stored_problem(str(damaged))]) from damaged
+    if good is None or (good.removed and not removed):
+        raise error or ManifestErrors([_stored_problem(f"{state}: no manifests are stored")])
+    invalid = (now, error) if now is not None and error is not None else None
+    local = now.local if now is not None else None
+    refused = ManifestErrors(())
+    for sources in (good.sources,) if local is None else (replace(good.sources, local=local), good.sources):
+        try:
+            return StartManifests(tree.resolve(sources), sources, invalid)
+        except ManifestErrors as wrong:
+            refused = wrong
+            if local is None or {problem.file for problem in wrong.problems if not problem.is_warning} != {local.name}:
+                break  # else the local file itself is invalid and judges nothing: the one that was stored does
+    shown = [
+        replace(problem, file=f"stored revision {good.revision[:12]}: {problem.file}")
+        for problem in refused.problems
+        if not problem.is_warning
+    ]
+    raise ManifestErrors([*known, *shown])
+
+
+def _stored_problem(message: str) -> Problem:
+    return Problem("stored manifests", 0, 0, Code.UNREADABLE_FILE, "", message, "correct the manifests at PATH")
+
+
+def _stored_source(stored: StartManifests, clock: SystemClock) -> Source:
+    """The source of a plan with stored manifests."""
+    if stored.invalid is None:
+        return StoredManifests(None)
+    (sources, error), now = stored.invalid, clock.now()
+    return StoredManifests(problem_of(sources, error, stored.sources.revision[:12], "", now.wall, now))
+
+
+def _archive(location: Location, state: Path, instance: str, clock: SystemClock) -> Archive:
+    place = place_of(location.path, location.instance_file)
+    try:
+        base: Path | None = tree.state_base()
+    except tree.NoHome:  # a user without a home, who gave --state-dir
+        base = None
+    return Archive(state, base, instance, place, clock, lambda: commit_of(Path(place.real)))
+
+
+def _source(
+    location: Location, intent: Intent, start: StartManifests, archive: Archive, clock: SystemClock, *, follow: bool
+) -> Source:
+    def resolve(sources: Sources) -> Desired:
+        return intent.applied_to(tree.resolve(sources))
+
+    in_force = InForce(start.sources.state, start.sources.revision, start.invalid)
+    return DirectorySource(location.read, resolve, clock, in_force, archive, follow=follow)
+
+
+def _kept(
+    location: Location,
+    intent: Intent,
+    start: StartManifests,
+    state: Path,
+    memory: StoreMemory,
+    clock: SystemClock,
+    reporter: Reporter,
+) -> Source:
+    """The source of a single run, whose manifests are stored as the last good ones."""
+    archive = _archive(location, state, start.desired.instance.id, clock)
+    _keep(archive, start, memory, clock, reporter, removed=intent.destroy)
+    return _source(location, intent, start, archive, clock, follow=False)
+
+
+def _keep(
+    archive: Archive,
+    start: StartManifests,
+    memory: StoreMemory,
+    clock: SystemClock,
+    reporter: Reporter,
+    *,
+    removed: bool = False,
+) -> None:
+    """Store the manifests that a run starts with as the last good ones, with an event when they are other ones than before."""
+    failed = archive.in_force(start.sources, removed=removed)
+    if failed:
+        reporter.note(failed, level=logging.WARNING)
+    if archive.changed:
+        desired = start.desired
+        event = manifests_event(desired.revision, archive.commit_in_force, desired.source, clock.now())
+        memory.append_audit((), desired.revision, [event])
 
 
 async def run_once(
@@ -112,6 +254,7 @@ async def run_once(
     wait: bool,
     reporter: ProgressReporter,
     operation: str = "reconcile --once",
+    stored: StartManifests | None = None,
 ) -> Summary:
     """Converge once.
 
@@ -122,15 +265,16 @@ async def run_once(
         wait: wait for what ends within that time.
         reporter: is called with what happens.
         operation: the run's name in the lock's owner record.
+        stored: use these stored manifests, and read none.
 
     Raises:
         ManifestErrors, Locked, StoreError
     """
     clock = SystemClock()
-    loaded = location.load()
+    start = start_manifests(location, clock, stored=False) if stored is None else stored
+    loaded = start.desired
     desired = intent.applied_to(loaded)
     state = location.state_of(desired.instance.id)
-    source = _source(location, intent, clock, follow=False)
     credentials = Credentials(state, clock, desired.instance.push)
     lock_wait = min(LOCK_WAIT, within / SECOND)
     with (
@@ -138,6 +282,11 @@ async def run_once(
         _machinery(desired, state, may_write=True, phase=False, credentials=credentials) as (providers, engine, runner),
     ):
         reporter.follow(providers.progress)
+        source: Source = (
+            _kept(location, intent, start, state, memory, clock, reporter) if stored is None else StoredManifests(None)
+        )
+        if intent.destroy:
+            mark_removed(state)
         parts = Parts(
             desired=desired,
             providers=providers,
@@ -172,7 +321,8 @@ class _SourceWake(Wake):
 async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -> Exit:
     """Keep converging until a signal ends it. Arguments and errors as `run_once`."""
     clock = SystemClock()
-    loaded = location.load()
+    start = start_manifests(location, clock, stored=True)
+    loaded = start.desired
     desired = intent.applied_to(loaded)
     state = location.state_of(desired.instance.id)
     credentials = Credentials(state, clock, desired.instance.push)
@@ -180,13 +330,23 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
         _locked_store(state, f"reconcile --watch {location.path}", clock, reporter) as memory,
         _machinery(desired, state, may_write=True, phase=True, credentials=credentials) as (providers, engine, runner),
     ):
+        archive = _archive(location, state, desired.instance.id, clock)
+        if start.invalid is not None:
+            reporter.note(
+                f"the manifests at {location.path} are invalid; revision "
+                f"{named(start.sources.revision, archive.commit_in_force)}, the last good one, stays in force",
+                level=logging.WARNING,
+            )
+            reporter.note(render(start.invalid[1].problems), level=logging.WARNING)
+        else:
+            _keep(archive, start, memory, clock, reporter)
         parts = Parts(
             desired=desired,
             providers=providers,
             providers_for=lambda new: build(new, state, may_write=True, credentials=credentials),
             prober=engine,
             memory=memory,
-            source=_source(location, intent, clock, follow=True),
+            source=_source(location, intent, start, archive, clock, follow=True),
             reporter=reporter,
             clock=clock,
             runner=runner,
@@ -195,7 +355,7 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
         )
         loop = Loop(parts)
         stop = asyncio.Event()
-        trigger = asyncio.create_task(FileTrigger(Path(desired.root), _SourceWake(loop), clock).run(stop))
+        trigger = asyncio.create_task(FileTrigger(location.watched, _SourceWake(loop), clock).run(stop))
         pushes = asyncio.create_task(serve(loop.pushing, credentials, partial(reporter.note, level=logging.WARNING)))
         try:
             with wake_pipe(state, loop.wake):
@@ -208,9 +368,12 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
                     await task
 
 
-async def examine(location: Location) -> tuple[Finding, ...]:
-    """Check of every provider whether it is reachable and configured; read-only. Raises `ManifestErrors`."""
-    desired = location.load()
+async def examine(location: Location, stored: StartManifests | None = None) -> tuple[Finding, ...]:
+    """Check of every provider whether it is reachable and configured; read-only. Raises `ManifestErrors`.
+
+    `stored` are manifests that take the place of those at the location.
+    """
+    desired = location.load() if stored is None else stored.desired
     with ExitStack() as stack:
         stack.enter_context(on_resolve(SECRETS.add))
         state = stack.enter_context(state_to_read(desired.instance.id, location.state))
@@ -254,7 +417,12 @@ def _ledger_for_plan(state: Path, clock: SystemClock) -> ReadOnlyMemory:
 
 
 async def make_plan(
-    location: Location, *, intent: Intent, deadline: int, note: Callable[[str], None]
+    location: Location,
+    *,
+    intent: Intent,
+    deadline: int,
+    note: Callable[[str], None],
+    stored: StartManifests | None = None,
 ) -> tuple[Plan, Decision, Now]:
     """The whole plan, read-only: no lock, no write, one look, one attempt per network probe.
 
@@ -263,12 +431,13 @@ async def make_plan(
         intent: what the planned run may do.
         deadline: ns that probes have to answer.
         note: takes messages beside the plan.
+        stored: use these stored manifests, and read none.
 
     Raises:
         ManifestErrors, StoreError, Stopped
     """
     clock = SystemClock()
-    loaded = location.load()
+    loaded = location.load() if stored is None else stored.desired
     desired = intent.applied_to(loaded)
     with (
         state_to_read(desired.instance.id, location.state) as state,
@@ -280,7 +449,7 @@ async def make_plan(
             providers_for=None,
             prober=engine,
             memory=_ledger_for_plan(state, clock),
-            source=None,
+            source=None if stored is None else _stored_source(stored, clock),
             reporter=_NotesOnly(note),
             clock=clock,
             runner=runner,

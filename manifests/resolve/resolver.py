@@ -22,7 +22,7 @@ from manifests.resolve.service import Selection, check_shared_pools, service, se
 from manifests.resolve.workload import workload
 from manifests.source.directory import SourceTree
 from manifests.values import desired
-from manifests.yaml.read import Document
+from manifests.yaml.read import Document, internal_problem
 
 
 def any_field(_type: str) -> Support | None:
@@ -86,7 +86,11 @@ def _validate(documents: Iterable[Document]) -> tuple[list[Declared], list[Probl
     declared: list[Declared] = []
     problems: list[Problem] = []
     for document in documents:
-        identified, wrong = validate(document)
+        try:
+            identified, wrong = validate(document)
+        except Exception as error:  # noqa: BLE001  (a document that breaks a check must not end a daemon)
+            problems.append(internal_problem(document.where, error))
+            continue
         problems += wrong
         if identified is not None:
             declared.append(identified)

@@ -59,6 +59,10 @@ class SourceTree:
     files: tuple[SourceFile, ...]
     problems: tuple[Problem, ...]
 
+    def digest(self) -> str:
+        """The revision that belongs to the files."""
+        return digest(self.files)
+
 
 def read_tree(path: str | os.PathLike[str]) -> SourceTree:
     """Read a directory of manifests, or one file. Never raises: see `problems`."""

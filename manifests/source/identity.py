@@ -1,6 +1,7 @@
 """The identity of a directory of manifests: the same repository and path on every machine that has it checked out.
 
-Pruning compares it, so that a wrong path on the command line deletes nothing. Called by `directory.py` and `reconcile deploy`.
+Pruning compares it, so that a wrong path on the command line deletes nothing. Called by `directory.py` and `reconcile deploy`;
+`commit_of` by the shell, for each new revision.
 """
 
 import os
@@ -33,6 +34,22 @@ def identity_of(path: Path) -> tuple[str, bool]:
     remote = _git(directory, "remote", "get-url", "origin")
     below_text = "" if str(below) == "." else below.as_posix()
     return f"{without_credentials(remote) if remote else top}//{below_text}", True
+
+
+def commit_of(path: Path) -> str:
+    """The commit that is checked out at an absolute path, with `-dirty` when files below the path differ from it.
+
+    Empty outside of a git work tree, before the first commit, and when git fails.
+    """
+    directory = path if path.is_dir() else path.parent
+    if not any((parent / ".git").exists() for parent in (directory, *directory.parents)):
+        return ""
+    commit = _git(directory, "rev-parse", "--verify", "--quiet", "HEAD")
+    if not commit:
+        return ""
+    below = str(path) if path.exists() else str(directory)
+    changed = _git(directory, "-c", "core.fsmonitor=false", "status", "--porcelain", "--", below)
+    return f"{commit}-dirty" if changed else commit
 
 
 def without_credentials(url: str) -> str:

@@ -5,9 +5,11 @@ once, as far as the text can be parsed.
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
-from ruamel.yaml.error import MarkedYAMLError
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.reader import ReaderError
 
 from manifests.problems import Code, Problem, Where
@@ -21,17 +23,18 @@ from manifests.yaml.composer import (
     c_parser_events,
     python_parser_events,
 )
+from manifests.yaml.outline import LINE_BREAK
+from manifests.yaml.spelling import spelled
+from manifests.yaml.syntax import LIMITS, syntax_problem
 
 FILE_SIZE = 4 * 1024 * 1024
 """Largest file in bytes."""
 
 SLOW_PARSE_SIZE = 256 * 1024
-"""Longest text in characters that is parsed a second time, by the slow parser, because of a colon in `[]` or `{}`."""
+"""Longest text in characters that is parsed again by the slow parser, because of a limit of the fast one."""
 
-_COLON_PROBLEMS = ("found unexpected ':'", "did not find expected node content")
 _BREAKS_OF_1_1 = re.compile("[\x85\u2028\u2029]")
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_LINE_BREAK = re.compile("\r\n|[\r\n]")
 
 
 @dataclass(slots=True)
@@ -96,6 +99,24 @@ def read_file(file: str, data: bytes) -> tuple[list[Document], list[Problem]]:
     decoded = _decode(data)
     if isinstance(decoded, TextProblem):
         return [], [_problem(file, decoded)]
+    try:
+        return _read(file, decoded)
+    except Exception as error:  # noqa: BLE001  (a file that breaks the reader must not end a daemon)
+        return [], [internal_problem(Where(file, 1, 1), error)]
+
+
+def internal_problem(where: Where, error: Exception) -> Problem:
+    """The problem of a file or document that this program fails on. It holds no text of the error, which may be a secret."""
+    frames, frame = error.__traceback__, ""
+    while frames is not None:
+        frame = f"{frames.tb_frame.f_globals.get('__name__', '?')}:{frames.tb_lineno}"
+        frames = frames.tb_next
+    message = f"this program fails on it ({type(error).__name__} in {frame})"
+    hint = "correct other problems first, or find the cause by removing parts; then report the error with that part"
+    return Problem(where.file, where.line, where.column, Code.INTERNAL_ERROR, "", message, hint)
+
+
+def _read(file: str, decoded: str) -> tuple[list[Document], list[Problem]]:
     text = Text(file, decoded)
     try:
         composer, stopped = _compose(decoded, None)
@@ -139,67 +160,80 @@ def _decode(data: bytes) -> str | TextProblem:
 
 def _place_at(text: str, offset: int | None) -> Mark:
     before = text[:offset].removeprefix("\ufeff")
-    breaks = list(_LINE_BREAK.finditer(before))
+    breaks = list(LINE_BREAK.finditer(before))
     return len(breaks) + 1, len(before) - (breaks[-1].end() if breaks else 0) + 1
 
 
 def _compose(text: str, marks: Marks | None) -> tuple[Composer, TextProblem | None]:
-    """Compose a text; the problem is the one that stopped it before its end."""
-    composer = Composer(c_parser_events(text), marks)
+    """Compose a text; the problem is the one that stopped it before its end.
+
+    The first attempt reads the text as it is, with the C parser. When that refuses it, later attempts read it in the parser's
+    spelling, and with the Python parser where a limit of the C parser may be the cause. The attempt that read furthest counts.
+    """
+    attempt = _attempt(c_parser_events, text, marks)
+    if not isinstance(attempt.error, YAMLError):
+        return attempt.result(marks)
+    spelling = spelled(text)
+    if spelling != text:
+        attempt = max(attempt, _attempt(c_parser_events, spelling, marks), key=_progress)
+    limit = isinstance(attempt.error, MarkedYAMLError) and attempt.error.problem in LIMITS
+    if limit and len(text) <= SLOW_PARSE_SIZE:
+        attempt = max(attempt, _attempt(python_parser_events, spelling, marks), key=_progress)
+    if attempt.error is None or isinstance(attempt.error, Stop):
+        return attempt.result(marks)
+    if isinstance(attempt.error, ReaderError):
+        problem = _unreadable(attempt.error, text)
+    elif isinstance(attempt.error, MarkedYAMLError):
+        problem = syntax_problem(attempt.error, spelling)
+    else:
+        problem = TextProblem(_place_at(text, 0), Code.YAML_SYNTAX, "the text is not valid YAML")
+    return attempt.result(marks)[0], problem
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """One parser's reading of a text: the values up to `error`, which stopped it, and their positions."""
+
+    composer: Composer
+    error: Exception | None
+
+    def result(self, marks: Marks | None) -> tuple[Composer, TextProblem | None]:
+        """The composed values, whose positions are put into `marks`, and the problem of a limit."""
+        if marks is not None and self.composer.marks is not None:
+            marks.update(self.composer.marks)
+        return self.composer, self.error.problem if isinstance(self.error, Stop) else None
+
+
+def _attempt(events: Callable[[str], Callable[[], Any]], text: str, marks: Marks | None) -> _Attempt:
+    """Read a text with one parser. Each attempt has its own positions: they belong to the values of this attempt only."""
+    own: Marks | None = None if marks is None else {}
+    composer: Composer | None = None
     try:
+        composer = Composer(events(text), own)
         composer.run()
-    except Stop as stop:
-        return composer, stop.problem
-    except ReaderError as error:
-        control = _UNPRINTABLE.search(text)
-        place = _place_at(text, control.start() if control else 0)
-        cause = f"the control character U+{ord(control[0]):04X} is not allowed" if control else str(error.reason)
-        hint = "remove it, or write it as an escape in double quotes"
-        return composer, TextProblem(place, Code.YAML_SYNTAX, cause, hint)
-    except MarkedYAMLError as error:
-        colon = error.problem in _COLON_PROBLEMS and len(text) <= SLOW_PARSE_SIZE
-        second = _compose_slowly(text, marks) if colon else None
-        return second or (composer, _syntax(error, text))
-    return composer, None
+    except (Stop, YAMLError) as error:
+        return _Attempt(composer or Composer(_no_events, own), error)
+    except (ValueError, OverflowError, AssertionError) as error:
+        # The Python parser raises these for escapes and versions that it does not know.
+        return _Attempt(composer or Composer(_no_events, own), YAMLError(str(error)))
+    return _Attempt(composer, None)
 
 
-def _compose_slowly(text: str, marks: Marks | None) -> tuple[Composer, TextProblem | None] | None:
-    """Compose a text that the C parser refuses because of a colon in `[]` or `{}`; None when it is not YAML 1.2 either."""
-    if marks is not None:
-        marks.clear()
-    composer = Composer(python_parser_events(text), marks)
-    try:
-        composer.run()
-    except Stop as stop:
-        return composer, stop.problem
-    except (MarkedYAMLError, ReaderError, ValueError, OverflowError):
-        return None
-    return composer, None
+def _no_events() -> Any:
+    raise StopIteration
 
 
-def _syntax(error: MarkedYAMLError, text: str) -> TextProblem:
-    mark, problem = error.problem_mark, error.problem or "the text is not valid YAML"
-    place = (mark.line + 1, mark.column + 1) if mark is not None else (1, 1)
-    place = min(place, _place_at(text, None))
-    context = ""
-    if error.context:
-        context = f" {error.context}"
-        if error.context_mark is not None:
-            context += f" that starts at line {error.context_mark.line + 1}, column {error.context_mark.column + 1}"
-    if "incompatible YAML" in problem:
-        return TextProblem(place, Code.YAML_VERSION, "manifests are YAML 1.2", "remove the %YAML line")
-    return TextProblem(place, Code.YAML_SYNTAX, f"{problem}{context}", _syntax_hint(problem, text, place))
+def _progress(attempt: _Attempt) -> tuple[int, int, int]:
+    """How far an attempt read: to the end, or to the line and column of its error."""
+    if attempt.error is None or isinstance(attempt.error, Stop):
+        return 1, 0, 0
+    mark = getattr(attempt.error, "problem_mark", None)
+    return (0, mark.line, mark.column) if mark is not None else (0, -1, 0)
 
 
-def _syntax_hint(problem: str, text: str, place: Mark) -> str:
-    lines = _LINE_BREAK.split(text)
-    line = lines[place[0] - 1] if place[0] <= len(lines) else ""
-    if "tab" in problem or "\t" in line[: len(line) - len(line.lstrip())] or "'\\t'" in problem:
-        return "indent with spaces, not tabs"
-    if "mapping values are not allowed" in problem:
-        return "put a string that contains ': ' in quotes, or check the indentation"
-    if problem == _COLON_PROBLEMS[0]:
-        return "put a string with ':' between [] or {} in quotes"
-    if "cannot start any token" in problem:
-        return "put a string that starts with this character in quotes"
-    return ""
+def _unreadable(error: ReaderError, text: str) -> TextProblem:
+    """The problem of a character that YAML does not allow."""
+    control = _UNPRINTABLE.search(text)
+    place = _place_at(text, control.start() if control else 0)
+    cause = f"the control character U+{ord(control[0]):04X} is not allowed" if control else str(error.reason)
+    return TextProblem(place, Code.YAML_SYNTAX, cause, "remove it, or write it as an escape in double quotes")

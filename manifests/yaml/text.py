@@ -25,6 +25,7 @@ from ruamel.yaml.events import (
 
 from manifests.yaml.composer import c_parser_events, python_parser_events
 from manifests.yaml.core import KEYWORDS, MISSING, ambiguous, number
+from manifests.yaml.spelling import spelled
 
 BOM = "\ufeff"
 
@@ -95,9 +96,13 @@ def parse(text: str) -> list[Node]:
     try:
         return _documents(c_parser_events(text))
     except YAMLError:
+        spelling = spelled(text)
+    try:
+        return _documents(c_parser_events(spelling))
+    except YAMLError:
         pass
     try:
-        return _documents(python_parser_events(text))
+        return _documents(python_parser_events(spelling))
     except YAMLError as error:
         raise Refused(f"the file cannot be parsed: {error}", "correct the file") from error
 

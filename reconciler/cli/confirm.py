@@ -11,6 +11,8 @@ from reconciler.cli.view import terminal
 
 if TYPE_CHECKING:
     from reconciler.intent import Intent
+    from reconciler.tree import Location
+    from reconciler.wire import StartManifests
 
 
 def require_terminal(command: str) -> None:
@@ -22,16 +24,24 @@ def require_terminal(command: str) -> None:
         )
 
 
-def plan_confirmed(path: Path, options: Options, intent: "Intent", question: str) -> bool:
+def plan_confirmed(
+    path: Path,
+    options: Options,
+    intent: "Intent",
+    question: str,
+    place: "Location | None" = None,
+    stored: "StartManifests | None" = None,
+) -> bool:
     """Show the plan on standard error and ask. True without asking when the plan has no steps.
 
     Args:
         question: with `{steps}` for their number and `{instance}` for the instance's id.
+        place, stored: stored manifests that take the place of those at PATH, and where their instance is.
     """
     from reconciler.cli import run  # noqa: PLC0415  (imported when it is needed)
     from reconciler.core.plan_text import to_text  # noqa: PLC0415
 
-    plan, decision, _ = run.make_plan(path, options, intent)
+    plan, decision, _ = run.make_plan(path, options, intent, place, stored)
     options.view.err(to_text(plan).rstrip())
     desired = decision.status.desired
     name = desired.instance.id if desired is not None else str(path)

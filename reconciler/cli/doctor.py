@@ -5,7 +5,8 @@ from typing import Any
 
 import click
 
-from reconciler.cli.options import Options, common_options, instance_option, path_argument, state_option
+from reconciler.cli.last_good import chosen, id_option, path_or_id
+from reconciler.cli.options import Options, common_options, instance_option, state_option
 from reconciler.exits import Exit
 
 
@@ -21,21 +22,24 @@ or lacks configuration.
 \b
 Examples:
   reconcile doctor manifests/
+  reconcile doctor manifests/ --instance-id my-host
   reconcile doctor manifests/ -o json | jq '.providers[] | select(.missing != [])'
 """,
 )
-@path_argument
+@path_or_id
+@id_option
 @instance_option
 @state_option
 @common_options
-def doctor(path: Path, **raw: Any) -> Exit:
+def doctor(path: Path | None, instance_id: str, **raw: Any) -> Exit:
     """Check that every provider of the manifests at PATH is reachable and configured, and change nothing."""
     options = Options.of(raw)
     import asyncio  # noqa: PLC0415  (imported when it is needed)
 
-    from reconciler import tree, wire  # noqa: PLC0415
+    from reconciler import wire  # noqa: PLC0415
 
-    findings = asyncio.run(wire.examine(tree.Location(path, options.instance, options.state_dir)))
+    place, stored = chosen(path, options, instance_id)
+    findings = asyncio.run(wire.examine(place, stored))
     well = all(finding.reached and not finding.missing for finding in findings)
     code = Exit.OK if well else Exit.UNFINISHED
     view = options.view

@@ -31,7 +31,8 @@ Kinds: step (a call and its outcome), held and released (an action and the rule 
 it), suspended and resumed (by the operator), verdict (a probe verdict that changed, and
 what followed from it), exit (a container ended, or a process of it was killed at the
 memory limit), request (restart requests), evidence (saved of an end, or before a restart;
-see explain), adoption (a container became a replica).
+see explain), adoption (a container became a replica), manifests (another revision is in
+force).
 With --follow and -o json each line is one JSON object.
 
 \b

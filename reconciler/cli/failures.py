@@ -60,6 +60,8 @@ def _explain(error: Any) -> tuple[Exit, str, dict[str, Any]]:
         errors, warnings = tally(error.problems)
         problems = [problem.to_dict() for problem in error.problems]
         return code, text, {"errors": errors, "warnings": warnings, "problems": problems}
+    if _is(error, "reconciler.tree", "AmbiguousInstance"):
+        return Exit.INVALID, str(error), {"instances": list(error.instances)}
     if _is(error, "reconciler.shell.parts", "Stopped"):
         return error.exit, str(error), {}
     if _is(error, "reconciler.shell.store.lock", "Locked"):

@@ -5,13 +5,13 @@ from typing import Any
 
 import click
 
+from reconciler.cli.last_good import chosen, id_option, path_or_id
 from reconciler.cli.options import (
     DurationType,
     Options,
     common_options,
     instance_option,
     intent_options,
-    path_argument,
     state_option,
 )
 from reconciler.exits import Exit
@@ -29,10 +29,11 @@ with --detailed-exitcode: 2 if and only if the plan has steps.
 Examples:
   reconcile plan manifests/
   reconcile plan manifests/ --prune --detailed-exitcode
+  reconcile plan manifests/ --instance-id my-host
   reconcile plan manifests/ -o json | jq '.steps[].action'
 """,
 )
-@path_argument
+@path_or_id
 @click.option("--detailed-exitcode", is_flag=True, help="Exit with 2 when the plan has steps.")
 @intent_options
 @click.option(
@@ -42,23 +43,25 @@ Examples:
     metavar="DURATION",
     help="How long to wait for the answers of probes; default 30s.",
 )
+@id_option
 @instance_option
 @state_option
 @common_options
-def plan(path: Path, detailed_exitcode: bool, **raw: Any) -> Exit:
+def plan(path: Path | None, detailed_exitcode: bool, instance_id: str, **raw: Any) -> Exit:
     """Show the steps that 'reconcile --once PATH' would take, and change nothing.
 
     Every provider is read once, and every network probe is tried once. Without an answer their state stays unknown.
     """
-    return show_plan(path, Options.of(raw), detailed=detailed_exitcode)
+    return show_plan(path, Options.of(raw), detailed=detailed_exitcode, instance_id=instance_id)
 
 
-def show_plan(path: Path, options: Options, *, detailed: bool) -> Exit:
+def show_plan(path: Path | None, options: Options, *, detailed: bool, instance_id: str = "") -> Exit:
     """Make the plan, print it, and return the exit code."""
     from reconciler.cli import run  # noqa: PLC0415  (imported when it is needed)
     from reconciler.cli.render.plan import plan_json, plan_text  # noqa: PLC0415
 
-    made, decision, now = run.make_plan(path, options, run.intent(options))
+    place, stored = chosen(path, options, instance_id)
+    made, decision, now = run.make_plan(place.path, options, run.intent(options), place, stored)
     code = exit_code(bool(made.steps), unreadable=bool(decision.status.unknown), detailed=detailed)
     if options.view.json:
         options.view.document(plan_json(made, decision, now, code))

@@ -47,20 +47,33 @@ def _reporter(options: Options, clock: SystemClock, endless: bool) -> Progress |
     return Progress(screen, clock, view.paint_err if view.json else view.paint, None if view.json else view.out)
 
 
-def once(path: Path, options: Options, run_intent: Intent | None = None, operation: str = "reconcile --once") -> Exit:
-    """Converge once, print the result, and return the exit code. `operation` names the run in the lock's owner record."""
+def once(
+    path: Path,
+    options: Options,
+    run_intent: Intent | None = None,
+    operation: str = "reconcile --once",
+    place: Location | None = None,
+    stored: wire.StartManifests | None = None,
+) -> Exit:
+    """Converge once, print the result, and return the exit code.
+
+    Args:
+        operation: names the run in the lock's owner record.
+        place, stored: stored manifests that take the place of those at `path`, and where their instance is.
+    """
     clock = SystemClock()
     reporter = _reporter(options, clock, endless=False)
 
     async def body() -> Summary:
         async with ticking(reporter, clock):
             return await wire.run_once(
-                location(path, options),
+                place or location(path, options),
                 intent=run_intent or intent(options),
                 within=options.timeout,
                 wait=options.wait,
                 reporter=reporter,
                 operation=operation,
+                stored=stored,
             )
 
     summary = asyncio.run(body())
@@ -84,14 +97,21 @@ def watch(path: Path, options: Options) -> Exit:
     return code
 
 
-def make_plan(path: Path, options: Options, run_intent: Intent) -> tuple[Plan, Decision, Now]:
+def make_plan(
+    path: Path,
+    options: Options,
+    run_intent: Intent,
+    place: Location | None = None,
+    stored: wire.StartManifests | None = None,
+) -> tuple[Plan, Decision, Now]:
     """Observe everything once and make the whole plan, without a lock and without a write."""
     configure("debug" if options.view.verbose else "warning", LogFormat(options.log_format))
     return asyncio.run(
         wire.make_plan(
-            location(path, options),
+            place or location(path, options),
             intent=run_intent,
             deadline=min(options.timeout, PROBE_TIME),
             note=options.view.err,
+            stored=stored,
         )
     )

@@ -52,6 +52,7 @@ def status(path: Path | None, only_unhealthy: bool, instance_id: str, **raw: Any
     since, at = stored.get("since_wall", last.wall), stored.get("at_wall", last.wall)
     from reconciler.cli.render.status import progress_lines, status_lines, unhealthy  # noqa: PLC0415  (only with something to show)
     from reconciler.cli.render.times import age_text, short  # noqa: PLC0415
+    from reconciler.core.model.source_problem import named  # noqa: PLC0415
     from reconciler.shell.clock import SystemClock  # noqa: PLC0415
 
     now = SystemClock().now().wall
@@ -65,7 +66,10 @@ def status(path: Path | None, only_unhealthy: bool, instance_id: str, **raw: Any
         }
         view.document({"exit_code": 0, **age, "commands_waiting": len(queued), **stored})
         return Exit.OK
-    head = f"instance '{stored['instance']}', revision {stored['revision'][:12]}, unchanged for {short(now - since)}"
+    in_force = place.source.in_force if place.source is not None else None
+    commit = in_force.commit if in_force is not None and in_force.revision == stored["revision"] else ""
+    revision = named(stored["revision"], commit)
+    head = f"instance '{stored['instance']}', revision {revision}, unchanged for {short(now - since)}"
     head += "" if live else f"; {age_text(at, now)}"
     lines = [view.paint.bold(head), "", *status_lines(stored, view.paint, now)]
     progress = progress_lines(stored, view.paint, now)

@@ -9,7 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, TextIO
 
@@ -24,13 +24,15 @@ class View:
     """The options of a command's output.
 
     json: one JSON document on standard output instead of text. color: `auto`, `always` or `never`. verbose: debug logs, and
-    tracebacks of unexpected errors. quiet: no progress, and no result when nothing changed and all is converged.
+    tracebacks of unexpected errors. quiet: no progress, and no result when nothing changed and all is converged. common: fields
+    that every JSON document of this command has.
     """
 
     json: bool = False
     color: str = "auto"
     verbose: bool = False
     quiet: bool = False
+    common: dict[str, Any] = field(default_factory=dict, compare=False)
 
     @classmethod
     def guess(cls, words: Sequence[str]) -> "View":
@@ -72,7 +74,7 @@ class View:
 
         # A stored decision has the version of its stored form.
         rest = {key: inner for key, inner in value.items() if key != "format_version"}
-        self.record({"format_version": OUTPUT_VERSION, **rest}, indent=2)
+        self.record({"format_version": OUTPUT_VERSION, **rest, **self.common}, indent=2)
 
     def record(self, value: Mapping[str, Any], indent: int | None = None) -> None:
         """Write one JSON object to standard output: instants as text, and letters escaped where the output is not UTF-8."""

@@ -3,21 +3,28 @@
 Such a command works beside a running daemon: it joins the store and takes no lock.
 """
 
+import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from manifests.problems import did_you_mean
+from manifests.load import Sources
+from manifests.problems import ManifestErrors, did_you_mean
 from manifests.values.desired import Desired
 from reconciler.cli.options import Options, usage_error
+from reconciler.cli.source_state import Seen, SourceState, source_state
 from reconciler.shell.clock import SystemClock
+from reconciler.shell.store import source_record
 from reconciler.shell.store.database_file import FILE
 from reconciler.shell.store.state_db import Store
+
+if TYPE_CHECKING:
+    from reconciler.tree import Location
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -26,11 +33,16 @@ _ID = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an instance keeps its state. `desired` is set when PATH was given; `name` is the instance in messages."""
+    """Where an instance keeps its state. `name` is the instance in messages.
+
+    `desired` is set when PATH was given and its manifests are valid. `source` is the state of the manifests at PATH, else as the last
+    run saw them.
+    """
 
     name: str
     state_dir: Path
     desired: Desired | None = None
+    source: SourceState | None = None
 
     @property
     def has_run(self) -> bool:
@@ -46,10 +58,26 @@ class Place:
 def find(path: Path | None, options: Options, instance_id: str) -> Place:
     """The place of PATH's instance, of the instance with that id or state directory, or of the only instance on this host.
 
+    The manifests at PATH need not be valid: then the instance is the one that last ran with them. Where the revision at the source
+    is not in force, the first line of the output says so; JSON documents have it in `manifests`.
+
     Raises:
-        ManifestErrors: PATH is invalid, so its instance is unknown.
+        ManifestErrors: PATH is invalid, and no instance has run with it.
+        AmbiguousInstance: PATH is invalid, and several instances have run with it.
         click.UsageError: nothing was given and there is not exactly one instance; or PATH and the id differ.
     """
+    place, seen = _place(path, options, instance_id)
+    state = source_state(place.state_dir, seen)
+    if state.in_force is not None or state.attempted is not None:
+        options.view.common["manifests"] = state.document()
+    line = state.line(SystemClock().now().wall)
+    if line and not options.view.json:
+        options.view.out(options.view.paint.warn(line))
+    return replace(place, source=state)
+
+
+def _place(path: Path | None, options: Options, instance_id: str) -> tuple[Place, Seen | None]:
+    """The place without its source, and the manifests at PATH as they are now. Errors as `find`."""
     from reconciler import tree  # noqa: PLC0415  (only commands that got this far need it)
 
     if instance_id and not _ID.fullmatch(instance_id):
@@ -59,15 +87,20 @@ def find(path: Path | None, options: Options, instance_id: str) -> Place:
     if path is None and options.instance is not None:
         raise usage_error("--instance overrides documents at PATH, and PATH is missing", "give PATH as well")
     if path is not None:
-        desired = tree.load(path, options.instance)
+        location = tree.Location(path, options.instance, options.state_dir)
+        sources, real = location.read(), Path(os.path.realpath(path))
+        try:
+            desired = tree.resolve(sources)
+        except ManifestErrors as error:
+            return _place_of_invalid(location, instance_id, sources, error), Seen(sources, real, error)
         declared = desired.instance.id
         if instance_id and instance_id != declared:
             raise usage_error(
                 f"{path} declares instance '{declared}', not '{instance_id}'", "give PATH or --instance-id"
             )
-        return Place(f"instance '{declared}'", tree.state_dir(declared, options.state_dir), desired)
+        return Place(f"instance '{declared}'", location.state_of(declared), desired), Seen(sources, real)
     if options.state_dir is not None:
-        return Place(f"the instance of {options.state_dir}", options.state_dir)
+        return Place(f"the instance of {options.state_dir}", options.state_dir), None
     if instance_id:
         place = Place(f"instance '{instance_id}'", tree.state_dir(instance_id, None))
         if not place.has_run and (others := _instances(place.state_dir.parent)):
@@ -75,8 +108,23 @@ def find(path: Path | None, options: Options, instance_id: str) -> Place:
                 f"no instance '{instance_id}' keeps its state in {place.state_dir.parent}",
                 did_you_mean(instance_id, others, "instances"),
             )
-        return place
-    return _only(tree.state_dir("x", None).parent)
+        return place, None
+    return _only(tree.state_base()), None
+
+
+def _place_of_invalid(location: "Location", instance_id: str, sources: Sources, error: ManifestErrors) -> Place:
+    """The place of the instance that last ran with manifests that are invalid now. Raises `error` when there is none."""
+    if instance_id:
+        state = location.state_of(instance_id)
+    else:
+        known = location.known_state(sources, error, SystemClock())
+        if known is None:
+            raise error
+        state = known
+    record = source_record.load(state)
+    if not (state / FILE).exists():
+        raise error
+    return Place(f"instance '{record.instance if record is not None else instance_id or state.name}'", state)
 
 
 def _instances(base: Path) -> list[str]:

@@ -133,6 +133,8 @@ def _pass(desired: Desired, observed: Observed, now: Now, before: Ledger, last: 
 
     stages = (*tried, rollouts, missing, gated, out, weights)
     holds = {hold for stage in (admitted, names, drained, *stages) for hold in stage.holds} | set(_unknown(snap))
+    if observed.source_problem is not None:
+        holds.add(observed.source_problem.hold())
     waits = {wait for stage in stages for wait in stage.waits} | set(restart_requests.waits(snap, ledger))
     ledger = _forget(out.ledger, out.ids)
     due_steps = tuple(sorted(out.steps, key=_order))

@@ -16,7 +16,7 @@ from reconciler.core.decision import Decision, Plan, Planned
 from reconciler.core.dns import target_health
 from reconciler.core.health import belief
 from reconciler.core.model.instant import FOREVER, Now
-from reconciler.core.model.observed import Observed
+from reconciler.core.model.observed import NEVER_READ, Observed
 from reconciler.core.model.reasons import Rule
 from reconciler.core.model.spec import Answer
 from reconciler.core.model.step import Step
@@ -180,5 +180,6 @@ def forecast(desired: Desired, observed: Observed, now: Now) -> Plan:
             truncated = "the next change is more than 24 h ahead"
             break
         now = _after(now, upcoming)
-        observed = replace(observed, source_read_at=now.steady)
+        if observed.source_read_at != NEVER_READ and observed.source_problem is None:
+            observed = replace(observed, source_read_at=now.steady)
     return Plan(revision, tuple(planned), decision.holds, decision.waits, decision.guard_hash, truncated)

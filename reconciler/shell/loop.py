@@ -309,6 +309,7 @@ class Loop:
             pushes=self.pushing.facts(),
             ledger=self.ledger,
             source_read_at=self.manifest_reload.read_at,
+            source_problem=self.manifest_reload.problem,
             busy=looks.providers.busy() - self.applier.busy,
             contexts=self.probing.label_contexts.contexts,
             under_way=frozenset(self.applier.busy),
@@ -379,10 +380,11 @@ class Loop:
     # --- the source -----------------------------------------------------------------------------------------------
 
     async def _reread(self, now: Now) -> bool:
-        """Read the manifests again when it is due, and put a new revision in force. Whether there is one."""
+        """Read the manifests again when it is due, and put a new revision in force. Whether there is one, or another problem."""
+        problem = self.manifest_reload.problem
         desired = await self.manifest_reload.read(now)
         if desired is None:
-            return False
+            return self.manifest_reload.problem != problem
         if self.parts.providers_for is not None and desired.providers != self.desired.providers:
             await self._drain()
             old = self.looks.providers
@@ -392,6 +394,7 @@ class Loop:
         self.desired = desired
         self.looks.set_desired(desired)
         self.pushing.set_desired(desired)
+        self.reporting.manifests(desired, self.manifest_reload.commit, now)
         return True
 
     def source_changed(self) -> None:

@@ -5,7 +5,9 @@ import logging
 from manifests.values.desired import SECOND, Desired
 from reconciler.core.decision import Decision
 from reconciler.core.model.instant import FOREVER, Now
+from reconciler.core.model.observed import NEVER_READ
 from reconciler.core.model.reasons import Rule
+from reconciler.core.model.source_problem import SourceProblem
 from reconciler.shell.parts import Parts
 
 READ_SOURCE = 15 * SECOND
@@ -16,7 +18,7 @@ class ManifestReload:
     """Reads the source on its cadence.
 
     Attributes:
-        read_at: steady instant (ns) of the last complete read that equals the manifests in force.
+        read_at: steady instant (ns) of the last complete read that equals the manifests in force; NEVER_READ before the first one.
         due: steady instant (ns) of the next read; FOREVER without a source.
     """
 
@@ -25,9 +27,19 @@ class ManifestReload:
         self.read_at = 0
         self.due = FOREVER
 
+    @property
+    def problem(self) -> SourceProblem | None:
+        """Why the source cannot be put in force."""
+        return None if self.source is None else self.source.problem()
+
+    @property
+    def commit(self) -> str:
+        """The commit of the manifests in force; empty outside of git."""
+        return "" if self.source is None else self.source.commit()
+
     def begin(self, now: Now) -> None:
-        """Start the cadence: the manifests in force were read just now."""
-        self.read_at = now.steady
+        """Start the cadence: the manifests in force were read just now, or stored by an earlier run."""
+        self.read_at = now.steady if self.source is None or self.source.same() else NEVER_READ
         if self.source is not None:
             self.due = now.steady + READ_SOURCE
 

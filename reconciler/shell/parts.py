@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from manifests.values.desired import Desired
+from reconciler.core.model.source_problem import SourceProblem
 from reconciler.exits import Exit
 from reconciler.shell.clock import Clock
 from reconciler.shell.probing.targets import Prober
@@ -35,6 +36,12 @@ class Source(Protocol):
 
     def same(self) -> bool:
         """Whether the last read was complete and equal to the manifests in force."""
+
+    def commit(self) -> str:
+        """The commit of the manifests in force; empty outside of git."""
+
+    def problem(self) -> SourceProblem | None:
+        """Why the source cannot be put in force; None while it is valid."""
 
 
 @dataclass(frozen=True, slots=True)

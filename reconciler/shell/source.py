@@ -5,11 +5,13 @@ SETTLE apart are equal and everything in them is valid. A single run never chang
 """
 
 from collections.abc import Callable
-from pathlib import Path
+from typing import NamedTuple, Protocol
 
-from manifests.problems import ManifestErrors, render
-from manifests.source.directory import read_tree
+from manifests.load import Sources
+from manifests.problems import ManifestErrors, Problem, render
 from manifests.values.desired import SECOND, Desired
+from reconciler.core.model.instant import Now
+from reconciler.core.model.source_problem import SourceProblem, named
 from reconciler.shell.clock import BlockingClock
 
 SETTLE = SECOND // 10
@@ -19,64 +21,200 @@ READS = 10
 """Reads of a source that keeps changing, before it is left for the next time."""
 
 
+class AttemptedRevision(Protocol):
+    """A revision of the source that is invalid, as it is kept."""
+
+    @property
+    def commit(self) -> str:
+        """What is checked out."""
+
+    @property
+    def since_wall(self) -> int:
+        """Since when (wall ns) the source is like this."""
+
+
+class Keeper(Protocol):
+    """Keeps the manifests in force over restarts of the program; implemented by the store. Messages are empty without a failure."""
+
+    unsaved: bool
+
+    @property
+    def commit_in_force(self) -> str:
+        """The commit of the manifests in force; empty outside of git."""
+
+    def in_force(self, sources: Sources) -> str:
+        """Keep manifests that are in force now."""
+
+    def attempted(self, revision: str, problems: tuple[Problem, ...]) -> tuple[AttemptedRevision, str]:
+        """Keep why a revision cannot be put in force."""
+
+    def settled(self) -> str:
+        """The source equals the manifests in force again."""
+
+    def flush(self) -> str:
+        """Try again what could not be stored."""
+
+
+class InForce(NamedTuple):
+    """The manifests that a run starts with: the state of the files (`Sources.state`), and their revision.
+
+    `invalid` is set when they were stored by an earlier run, because the source is invalid now: the files as they were read, and
+    their problems.
+    """
+
+    state: str
+    revision: str
+    invalid: tuple[Sources, ManifestErrors] | None = None
+
+
+def problem_of(
+    sources: Sources, error: ManifestErrors, in_force: str, commit: str, since_wall: int, now: Now
+) -> SourceProblem:
+    """Why files cannot be put in force, since a wall-clock instant (ns). `in_force` names the revision that is."""
+    wrong = [problem for problem in error.problems if not problem.is_warning]
+    cause = wrong[0].render().partition("\n")[0] if wrong else "a problem without a text"
+    since = now.steady - max(0, now.wall - since_wall)
+    return SourceProblem(sources.revision, commit, cause, len(wrong), in_force, since, since_wall)
+
+
+class StoredManifests:
+    """The source of a plan or a `destroy` with the last good manifests: it is never read, so it proves nothing absent.
+
+    Args:
+        problem: why the manifests at PATH are not used; None without PATH.
+    """
+
+    def __init__(self, problem: SourceProblem | None) -> None:
+        self._problem = problem
+
+    def reread(self) -> tuple[Desired | None, tuple[str, ...]]:
+        """Nothing new."""
+        return None, ()
+
+    def same(self) -> bool:
+        """Never: the manifests in force were not read from the source."""
+        return False
+
+    def commit(self) -> str:
+        """Never asked for: nothing else comes into force."""
+        return ""
+
+    def problem(self) -> SourceProblem | None:
+        """Why the source cannot be put in force."""
+        return self._problem
+
+
 class DirectorySource:
     """A directory or file of manifests.
 
     Args:
-        path: what to read.
-        extra: local files that also count as manifests (the Instance file).
-        load: reads, checks and resolves everything; raises `ManifestErrors`.
+        read: reads the files; never raises.
+        resolve: checks and resolves files; raises `ManifestErrors`.
         clock: waits between two reads.
+        in_force: the manifests that the run starts with.
+        keeper: keeps what is put in force.
         follow: use changed manifests; without it changes are only reported.
     """
 
     def __init__(
-        self, path: Path, extra: tuple[Path, ...], load: Callable[[], Desired], clock: BlockingClock, *, follow: bool
+        self,
+        read: Callable[[], Sources],
+        resolve: Callable[[Sources], Desired],
+        clock: BlockingClock,
+        in_force: InForce,
+        keeper: Keeper,
+        *,
+        follow: bool,
     ) -> None:
-        self._path, self._extra, self._load, self._clock, self._follow = path, extra, load, clock, follow
-        self._in_force = self._digest()
+        self._read, self._resolve, self._clock, self._keeper, self._follow = read, resolve, clock, keeper, follow
+        self._in_force, self._revision = in_force.state, in_force.revision
         self._refused = ""
-        self._same = True
-
-    def _digest(self) -> str:
-        """The content of the source, with the problems of unreadable files, so that it never equals the last good one by accident."""
-        tree = read_tree(self._path)
-        local = [path.read_bytes().hex() if path.is_file() else "absent" for path in self._extra]
-        return "\n".join([tree.revision, *(problem.render() for problem in tree.problems), *local])
+        self._problem: SourceProblem | None = None
+        self._message = self._reported = ""
+        self._same = in_force.invalid is None
+        if in_force.invalid is not None:
+            sources, error = in_force.invalid
+            self._refused = sources.state
+            self._refuse(sources, error)
 
     def same(self) -> bool:
         """Whether the last read was complete and equal to the manifests in force."""
         return self._same
 
+    def commit(self) -> str:
+        """The commit of the manifests in force; empty outside of git."""
+        return self._keeper.commit_in_force
+
+    def problem(self) -> SourceProblem | None:
+        """Why the source cannot be put in force; None while it is valid."""
+        return self._problem
+
     def reread(self) -> tuple[Desired | None, tuple[str, ...]]:
         """Read again: the new manifests when they changed, settled and are valid, and messages for the operator."""
-        digest = self._digest()
-        self._same = digest == self._in_force
-        if self._same or digest == self._refused:
+        desired, messages = self._reread()
+        if self._keeper.unsaved:
+            self._report(self._keeper.flush())
+        if self._message == self._reported:
+            return desired, messages
+        self._reported = self._message
+        return desired, (*messages, self._message) if self._message else messages
+
+    def _reread(self) -> tuple[Desired | None, tuple[str, ...]]:
+        sources = self._read()
+        self._same = sources.state == self._in_force
+        if self._same:
+            return None, self._good_again()
+        if sources.state == self._refused:
             return None, ()
-        digest = self._settled(digest)
-        if not digest:
+        settled = self._settled(sources)
+        if settled is None:
             return None, ("the manifests keep changing; the last good revision stays in force until they settle",)
-        if digest == self._in_force:
+        if settled.state == self._in_force:
             self._same = True
-            return None, ()
+            return None, self._good_again()
         if not self._follow:
-            self._refused = digest
+            self._refused = settled.state
             return None, ("the manifests changed during this run; run reconcile again to apply them",)
         try:
-            desired = self._load()
+            desired = self._resolve(settled)
         except ManifestErrors as error:
-            self._refused = digest
-            return None, ("the manifests are invalid; the last good revision stays in force", render(error.problems))
-        self._in_force, self._refused, self._same = digest, "", True
-        return desired, (f"the manifests changed; revision {desired.revision[:12]} is in force",)
+            self._refused = settled.state
+            self._refuse(settled, error)
+            return None, (f"the manifests are invalid; revision {self._named()} stays in force", render(error.problems))
+        self._in_force, self._revision, self._refused = settled.state, settled.revision, ""
+        self._same, self._problem = True, None
+        self._report(self._keeper.in_force(settled))
+        return desired, (f"the manifests changed; revision {self._named()} is in force",)
 
-    def _settled(self, digest: str) -> str:
-        """The content once two reads in a row are equal; empty when they never are."""
+    def _named(self) -> str:
+        """The revision in force as operators see it."""
+        return named(self._revision, self._keeper.commit_in_force)
+
+    def _refuse(self, sources: Sources, error: ManifestErrors) -> None:
+        """Remember why the source cannot be put in force."""
+        attempted, message = self._keeper.attempted(sources.revision, error.problems)
+        self._report(message)
+        since, commit = attempted.since_wall, attempted.commit
+        self._problem = problem_of(sources, error, self._named(), commit, since, self._clock.now())
+
+    def _good_again(self) -> tuple[str, ...]:
+        """The files are those of the manifests in force."""
+        self._refused = ""
+        if self._problem is None:
+            return ()
+        self._problem = None
+        self._report(self._keeper.settled())
+        return (f"the manifests are valid again; revision {self._named()} is in force",)
+
+    def _report(self, message: str) -> None:
+        self._message = message
+
+    def _settled(self, sources: Sources) -> Sources | None:
+        """The files once two reads in a row are equal; None when they never are."""
         for _ in range(READS):
             self._clock.pause(SETTLE)
-            again = self._digest()
-            if again == digest:
-                return digest
-            digest = again
-        return ""
+            again = self._read()
+            if again.state == sources.state:
+                return again
+            sources = again
+        return None

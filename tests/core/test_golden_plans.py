@@ -7,9 +7,12 @@ import pytest
 
 from manifests.values.desired import Guard, MassChange
 from providers.facts import ContainerFact, ContainerState, ExitCause, Probes, ProbeValue
+from reconciler.core.decide import decide
 from reconciler.core.forecast import forecast
 from reconciler.core.model.ledger import Ledger
-from reconciler.core.model.reasons import Waiting
+from reconciler.core.model.observed import NEVER_READ
+from reconciler.core.model.reasons import Rule, Waiting
+from reconciler.core.model.source_problem import OBJECT, SourceProblem
 from reconciler.core.plan_text import to_json, to_text
 from tests.builders import NOW, Scene, container, down, gone, probe
 from tests.sim.manifest import NAMES, NODE, POOLS, Shop, Spec, shop
@@ -99,6 +102,14 @@ def pruned(**changes):
     return gone(replace(Shop((WEB,), prune=True), **changes), scene, proven)
 
 
+BROKEN = SourceProblem("b" * 64, "c" * 40, "web.yaml:3:1: yaml-syntax: wrong", 2, "aaaaaaaaaaaa", NOW.steady, NOW.wall)
+
+
+def invalid_source():
+    desired, observed = pruned()
+    return desired, replace(observed, source_read_at=NEVER_READ, source_problem=BROKEN)
+
+
 def destroyed():
     return Shop((WEB,), destroy=True).desired(), Scene(WEB).observed()
 
@@ -123,6 +134,7 @@ SITUATIONS = {
     "prune-incomplete-source": lambda: pruned(complete=False),
     "prune-other-source": lambda: pruned(ledger_source="git:elsewhere"),
     "prune-unproven": lambda: pruned(proven=False),
+    "prune-invalid-source": invalid_source,
     "prune-mass-change": lambda: pruned(guard=STRICT),
     "destroyed": destroyed,
 }
@@ -131,6 +143,23 @@ SITUATIONS = {
 @pytest.mark.parametrize("name", SITUATIONS)
 def test_the_plan_of(name, golden):
     golden(f"plan/{name}.txt", to_text(forecast(*SITUATIONS[name](), NOW)))
+
+
+def test_invalid_manifests_are_a_hold_and_change_nothing_else():
+    scene = Scene(WEB)
+    scene.sick(1)
+    desired, observed = shop().desired(), scene.observed()
+    plain, held = decide(desired, observed, NOW), decide(desired, replace(observed, source_problem=BROKEN), NOW)
+    assert [hold.rule for hold in held.holds if hold not in plain.holds] == [Rule.SOURCE_INVALID]
+    (hold,) = [hold for hold in held.holds if hold.object == OBJECT]
+    assert "web.yaml:3:1" in hold.message
+    assert hold.since == NOW.steady
+    assert (held.steps, held.waits, held.wake_at, held.ledger) == (
+        plain.steps,
+        plain.waits,
+        plain.wake_at,
+        plain.ledger,
+    )
 
 
 def test_the_json_form_of_a_plan(golden):

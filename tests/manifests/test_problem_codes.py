@@ -192,7 +192,7 @@ def test_a_tree_without_manifests_has_its_own_code(content: str | None, tmp_path
 
 
 def test_every_code_has_a_test_and_a_meaning() -> None:
-    assert set(CASES) | {Code.PATH_NOT_FOUND, Code.EMPTY_TREE, Code.NOT_INSTALLED} == set(Code)
+    assert set(CASES) | {Code.PATH_NOT_FOUND, Code.EMPTY_TREE, Code.NOT_INSTALLED, Code.INTERNAL_ERROR} == set(Code)
     assert list(MEANINGS) == list(Code)
 
 

@@ -24,6 +24,7 @@ from reconciler.core.decision import Decision
 from reconciler.core.model.instant import FOREVER, Now
 from reconciler.core.model.ledger_fold import Outcome
 from reconciler.core.model.observed import Observed
+from reconciler.core.model.source_problem import SourceProblem
 from reconciler.core.model.step import Step
 from reconciler.exits import Exit
 from reconciler.shell.loop import Loop
@@ -86,6 +87,12 @@ class Script:
             return None, (self.broken,)
         fresh, self.next = self.next, None
         return fresh, ("a new revision",) if fresh is not None else ()
+
+    def commit(self) -> str:
+        return ""
+
+    def problem(self) -> SourceProblem | None:
+        return SourceProblem("b" * 64, "", self.broken, 1, "a" * 64, 1, 1) if self.broken else None
 
     def same(self) -> bool:
         return not self.broken

@@ -29,9 +29,16 @@ def environment(record: ContainerRecord) -> dict[str, str]:
     return result
 
 
-def working_directory(name: str, root: str, working_dir: str) -> str:
-    """The absolute directory, with all links resolved. Raises Rejected when it is missing or outside `root`."""
+def working_directory(name: str, root: str, working_dir: str, spare: str) -> str:
+    """The absolute directory, with all links resolved. Raises Rejected when it is missing or outside `root`.
+
+    A replica that declares no directory of its own starts in the empty, private directory `spare` while `root` is missing: a removed
+    or moved checkout does not keep a replica down that needs nothing from it.
+    """
     path = os.path.join(root, working_dir)
+    if os.path.normpath(working_dir) == "." and not os.path.lexists(root):
+        os.makedirs(spare, mode=0o700, exist_ok=True)
+        return os.path.realpath(spare)
     try:
         resolved_root = os.path.realpath(root, strict=True)
         resolved = os.path.realpath(path, strict=True)

@@ -106,7 +106,7 @@ class ProcessRuntime:
         if not argv:
             raise Rejected(container, "the command is empty", "set at least the program")
         env = environment(record)
-        cwd = working_directory(container, record.root, record.working_dir)
+        cwd = working_directory(container, record.root, record.working_dir, self._store.spare)
         return ExecTarget((executable(container, argv[0], env, cwd), *argv[1:]), tuple(env.items()), cwd)
 
     def logs(self, container: str, lines: int, until: int = 0) -> tuple[str, ...]:
@@ -208,4 +208,4 @@ class ProcessRuntime:
         for name, _ in container.env:
             if not name or "=" in name:
                 raise Rejected(action.name, f"{name!r} is not a valid name of an environment variable", "rename it")
-        working_directory(action.name, action.root, container.working_dir)
+        working_directory(action.name, action.root, container.working_dir, self._store.spare)

@@ -82,7 +82,7 @@ def _await_other(store: Store, name: str, end: int) -> None:
 
 def _message(store: Store, record: ContainerRecord, expect: Generation) -> bytes:
     name = record.name
-    cwd = working_directory(name, record.root, record.working_dir)
+    cwd = working_directory(name, record.root, record.working_dir, store.spare)
     env = environment(record)
     program = executable(name, record.argv[0], env, cwd)
     if PUSH_GENERATION in env:

@@ -90,6 +90,11 @@ class Store:
         self._known: dict[str, tuple[tuple[int, ...], ContainerRecord]] = {}
         self._guard = threading.Lock()
 
+    @property
+    def spare(self) -> str:
+        """The working directory of replicas without one of their own while the manifests' directory is missing."""
+        return f"{self.base}/.workdir"
+
     def directory(self, name: str) -> str:
         """The directory of the replica with this name."""
         return f"{self.home}/{name}"

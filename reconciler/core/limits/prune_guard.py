@@ -13,6 +13,7 @@ from providers.facts import fingerprint
 from reconciler.core.limits import windows
 from reconciler.core.model.instant import Now, due, elapsed, next_after
 from reconciler.core.model.ledger import Ledger
+from reconciler.core.model.observed import NEVER_READ
 from reconciler.core.model.reasons import Hold, Rule
 
 PROOF = 60 * SECOND
@@ -67,6 +68,9 @@ def hold(desired: Desired, ledger: Ledger, pruning: Pruning, obj: str, action: s
         message = f"only a part of the manifests was read, so another file may still declare {obj}"
         next_step = "run on the root directory of the manifests"
         return Hold(obj, action, Rule.INCOMPLETE_SOURCE, message, next_step=next_step)
+    if pruning.read_at == NEVER_READ:
+        message = f"{obj} is in no stored manifest, but the manifests themselves are invalid and may declare it"
+        return Hold(obj, action, Rule.ABSENCE_UNPROVEN, message, next_step="correct the manifests")
     if ledger.source != desired.source:
         before = ledger.source or "an unknown source (the ledger was lost)"
         message = f"the inventory was made from {before}, but this run reads {desired.source}"

@@ -97,6 +97,8 @@ class Rule(StrEnum):
     PRUNE_OFF = "PruneOff"
     INCOMPLETE_SOURCE = "IncompleteSource"
     SOURCE_CHANGED = "SourceChanged"
+    SOURCE_INVALID = "SourceInvalid"
+    """The manifests at the source cannot be used, so the last good ones stay in force."""
     ABSENCE_UNPROVEN = "AbsenceUnproven"
     MASS_CHANGE = "MassChange"
     LAST_MEMBER = "LastMember"

@@ -14,6 +14,7 @@ from reconciler.core.model.ledger import Suspension
 from reconciler.core.model.override import Force, Override
 from reconciler.core.model.reasons import Hold
 from reconciler.core.model.restart_request import Fate, Request
+from reconciler.core.model.source_problem import OBJECT, named
 from reconciler.core.replicas.ends import End
 from reconciler.core.status.objects import replicas_of
 from reconciler.shell.report.followed import Followed
@@ -71,6 +72,14 @@ def changes(before: LastReport, decision: Decision, now: Now) -> tuple[LastRepor
 def end_event(end: End, now: Now) -> Event:
     """The end of a container or of one of its processes: how, and who started it again."""
     return Event(now.wall, "exit", end.object, f"end {end.fact.name}", end.reason.value, end.again, end.message)
+
+
+def manifests_event(revision: str, commit: str, source: str, now: Now) -> Event:
+    """Other manifests are in force than before."""
+    name = named(revision, commit)
+    return Event(
+        now.wall, "manifests", OBJECT, f"use revision {name}", "ManifestsChanged", "in force", f"read from {source}"
+    )
 
 
 def _adoptions(before: Mapping[str, Adopted], after: Mapping[str, Adopted], now: Now) -> list[Event]:

@@ -16,7 +16,7 @@ from reconciler.core.model.step import Step
 from reconciler.core.replicas.ends import End
 from reconciler.shell.looks.triggers import Wake
 from reconciler.shell.looks.wake_pipe import SHOW
-from reconciler.shell.report.events import ADOPTION, LastReport, changes, end_event
+from reconciler.shell.report.events import ADOPTION, LastReport, changes, end_event, manifests_event
 from reconciler.shell.report.summary import decision_json, fingerprint
 from reconciler.shell.reporter import Reporter
 from reconciler.shell.store.audit import Event
@@ -74,6 +74,10 @@ class Reporting:
     def ended(self, ends: Iterable[End], now: Now) -> None:
         """Queue the ends of containers for the audit."""
         self._events += [end_event(end, now) for end in ends]
+
+    def manifests(self, desired: Desired, commit: str, now: Now) -> None:
+        """Queue for the audit that other manifests are in force than before."""
+        self._events.append(manifests_event(desired.revision, commit, desired.source, now))
 
     async def after_calls(self, under_way: Collection[asyncio.Task[None]], wake: Wake) -> None:
         """Report everything in the queue as soon as no call is under way or PATIENCE is over.

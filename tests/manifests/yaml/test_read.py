@@ -188,7 +188,7 @@ def test_a_number_that_no_field_can_hold_is_refused_at_once(number: str) -> None
         ("a: x\x00\n", (1, 5), "escape"),
         ("é: x\x07\n", (1, 5), "escape"),
         ("a: 1\nb: x\u2028y\n", (2, 5), "escape"),
-        ("a: 'x\n", (2, 1), ""),
+        ("a: 'x\n", (1, 4), "closing '"),
     ],
 )
 def test_a_syntax_error_is_reported_with_its_place_and_a_next_step(

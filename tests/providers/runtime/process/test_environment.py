@@ -1,6 +1,7 @@
 """Environment, working directory and program of a replica and of its exec probes."""
 
 import json
+import shutil
 import subprocess
 
 import pytest
@@ -25,6 +26,21 @@ def test_a_working_directory_that_leads_out_later_is_refused_at_start(bench):
     (bench.root / "sub").rmdir()
     (bench.root / "sub").symlink_to("/etc")
     with pytest.raises(Rejected, match="is outside"):
+        bench.start(created)
+
+
+def test_a_replica_without_a_directory_starts_while_the_tree_is_missing(bench):
+    shutil.rmtree(bench.root)
+    fact = bench.ended(bench.run(*python("import os; print(os.getcwd(), os.listdir('.'))")))
+    (line,) = bench.runtime().logs(fact.name, 10)
+    assert line.endswith("/process/.workdir []")
+
+
+def test_a_declared_directory_of_a_missing_tree_is_refused(bench):
+    (bench.root / "sub").mkdir()
+    created = bench.create(working_dir="sub")
+    shutil.rmtree(bench.root)
+    with pytest.raises(Rejected, match="cannot be used"):
         bench.start(created)
 
 

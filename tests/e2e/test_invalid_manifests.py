@@ -1,0 +1,277 @@
+"""Invalid manifests and the real program: it heals, starts and answers with the last good ones, and says what is wrong."""
+
+import json
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.quickstart_world import PATIENCE, ROOT, until
+
+TREE = """\
+apiVersion: reconciler/v1
+kind: Instance
+metadata: {name: here}
+spec: {id: "@ID@"}
+---
+apiVersion: reconciler/v1
+kind: Provider
+metadata: {name: local}
+spec: {type: process}
+---
+apiVersion: reconciler/v1
+kind: Workload
+metadata: {name: w}
+spec:
+  template:
+    metadata: {labels: {app: w}}
+    spec:
+      terminationGracePeriodSeconds: 1
+      containers: [{name: a, command: [sh, -c, "exec sleep 86399"], env: [{name: WORLD, value: "@WORLD@"}]}]
+"""
+BROKEN = "spec2: [\n"
+LINE = TREE.count("\n") + 1
+
+
+class World:
+    """One user's machine with one workload of one process."""
+
+    def __init__(self, base: Path) -> None:
+        self.base, self.home, self.manifests = base, base / "home", base / "manifests"
+        self.id = f"v{secrets.token_hex(4)}"
+        self.manifests.mkdir()
+        self.write(TREE)
+        self.state = self.home / "reconciler" / self.id
+        self.env = {**os.environ, "XDG_STATE_HOME": str(self.home), "NO_COLOR": "1"}
+        self.daemons: list[subprocess.Popen[str]] = []
+
+    def write(self, text: str, name: str = "all.yaml") -> None:
+        """Replace a file of the manifests, as a checkout does."""
+        new = self.manifests / f".{name}.new"
+        new.write_text(text.replace("@ID@", self.id).replace("@WORLD@", str(self.base)))
+        new.replace(self.manifests / name)
+
+    def run(self, *words: str | Path, code: int = 0) -> str:
+        """One command; both of its streams."""
+        done = subprocess.run(
+            [sys.executable, "-m", "reconciler", *map(str, words)],
+            cwd=ROOT,
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+        assert "Traceback" not in done.stderr
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def watch(self, *words: str | Path) -> subprocess.Popen[str]:
+        """Start a daemon, and wait until it has decided."""
+        log = (self.base / "watch.log").open("a")
+        with log:
+            daemon = subprocess.Popen(
+                [sys.executable, "-m", "reconciler", "--watch", *map(str, words or (self.manifests,))],
+                cwd=ROOT,
+                env=self.env,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                text=True,
+            )
+        self.daemons.append(daemon)
+        until(lambda: (self.state / "lock.owner").exists() and self.live(), PATIENCE)
+        return daemon
+
+    def live(self) -> bool:
+        """Whether a daemon answers."""
+        done = json.loads(self.run("status", "--instance-id", self.id, "-o", "json"))
+        return bool(done["live"])
+
+    def replicas(self) -> list[int]:
+        """The processes of the workload."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            try:
+                words, environment = (entry / "cmdline").read_bytes(), (entry / "environ").read_bytes()
+            except OSError:
+                continue
+            if words == b"sleep\x0086399\x00" and f"WORLD={self.base}".encode() in environment.split(b"\x00"):
+                found.append(int(entry.name))
+        return found
+
+    def healed(self) -> None:
+        """Kill the replica with -9, and see another one run."""
+        (old,) = self.replicas()
+        os.kill(old, signal.SIGKILL)
+        until(lambda: len(new := self.replicas()) == 1 and new != [old])
+
+    def events(self) -> list[dict]:
+        return list(json.loads(self.run("events", "--instance-id", self.id, "-o", "json"))["events"])
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    yield made
+    for daemon in made.daemons:
+        if daemon.poll() is None:
+            daemon.kill()
+        daemon.wait(timeout=PATIENCE)
+    for pid in made.replicas():
+        os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("bad", ["broken", "empty", "missing"])
+def test_a_daemon_that_starts_on_bad_manifests_heals_with_stored_ones(world, bad):
+    world.run("--once", world.manifests)
+    if bad == "broken":
+        world.write(TREE + BROKEN)
+    elif bad == "empty":
+        (world.manifests / "all.yaml").unlink()
+    else:
+        shutil.rmtree(world.manifests)
+    daemon = world.watch()
+    world.healed()
+    out = world.run("status", world.manifests)
+    first = out.partition("\n")[0]
+    assert first.startswith("manifests: ")
+    assert "has been in force for" in first
+    if bad == "broken":
+        assert f"all.yaml:{LINE}:" in first
+    assert "SourceInvalid" in out
+    # A single run does nothing with them, and says so with its exit code.
+    world.run("--once", world.manifests, code=7 if bad == "empty" else 3)
+    # Good again: at once, and the hold ends.
+    world.manifests.mkdir(exist_ok=True)
+    world.write(TREE.replace("exec sleep", "exec  sleep"))
+    until(lambda: not any(hold["rule"] == "SourceInvalid" for hold in holds(world)))
+    assert daemon.poll() is None
+    until(
+        lambda: any(event["kind"] == "released" and event["object"] == "source/manifests" for event in world.events())
+    )
+
+
+def holds(world: World) -> list[dict]:
+    return list(json.loads(world.run("status", "--instance-id", world.id, "-o", "json"))["holds"])
+
+
+def test_kill_9_of_the_daemon_on_broken_manifests_changes_nothing_of_that(world):
+    world.run("--once", world.manifests)
+    daemon = world.watch()
+    world.write(TREE + BROKEN)
+    until(lambda: bool(holds(world)))
+    for _ in range(2):
+        daemon.kill()
+        daemon.wait(timeout=PATIENCE)
+        daemon = world.watch()
+        world.healed()
+    attempted = json.loads(world.run("status", world.manifests, "-o", "json"))["manifests"]["attempted"]
+    assert attempted["since"] is not None
+    assert attempted["problems"][0]["line"] == LINE
+
+
+def test_every_command_works_while_the_manifests_are_broken(world):
+    world.run("--once", world.manifests)
+    world.watch()
+    world.write(TREE + BROKEN)
+    until(lambda: bool(holds(world)))
+    said = [
+        world.run("status", world.manifests),
+        world.run("explain", "workload/w", world.manifests),
+        world.run("events", world.manifests),
+        world.run("get", "revisions", world.manifests),
+        world.run("suspend", "workload/w", world.manifests, "--reason", "looking"),
+        world.run("resume", "workload/w", world.manifests),
+        world.run("drain", "workload/w/0", world.manifests, "--reason", "looking"),
+        world.run("release", "workload/w/0", world.manifests),
+        world.run("restart", "workload/w", world.manifests, "--wait", "--deadline", "60s"),
+        world.run("plan", world.manifests, "--instance-id", world.id),
+        world.run("doctor", world.manifests, "--instance-id", world.id),
+        world.run("status", "--instance-id", world.id),
+    ]
+    for out in said:
+        assert f"all.yaml:{LINE}:" in out.partition("\n")[0], out
+    for words in (["get", "endpoints"], ["explain", "workload/w"], ["status"], ["get", "requests"]):
+        document = json.loads(world.run(*words, world.manifests, "-o", "json"))
+        assert document["manifests"]["attempted"]["problems"][0]["line"] == LINE
+        assert document["manifests"]["in_force"]["revision"] != document["manifests"]["attempted"]["revision"]
+    world.run("plan", world.manifests, code=3)
+
+
+def test_destroy_on_broken_manifests_needs_the_id_and_stays_done(world):
+    world.run("--once", world.manifests)
+    world.write(TREE + BROKEN)
+    out = world.run("destroy", world.manifests, "--yes", code=3)
+    assert "--instance-id" in out
+    assert len(world.replicas()) == 1
+    out = world.run("destroy", world.manifests, "--yes", "--instance-id", world.id)
+    assert f"all.yaml:{LINE}:" in out
+    assert world.replicas() == []
+    world.run("--watch", world.manifests, code=3)  # it would create again what was removed
+    assert world.replicas() == []
+
+
+def test_several_instances_of_a_path_are_listed_and_the_id_chooses(world):
+    world.run("--once", world.manifests)
+    first = world.id
+    world.id = f"w{secrets.token_hex(4)}"
+    world.write(TREE.replace('"exec sleep 86399"', "exit"))
+    world.run("--once", "--no-wait", world.manifests, code=6)
+    world.write(TREE + BROKEN)
+    out = world.run("status", world.manifests, code=3)
+    assert out.partition("\n")[0].startswith(f"error: all.yaml:{LINE}:")
+    assert first in out
+    assert world.id in out
+    assert "--instance-id" in out
+    assert "w/0" in world.run("status", world.manifests, "--instance-id", first)
+
+
+def test_stored_manifests_that_this_version_refuses_are_named(world):
+    world.run("--once", world.manifests)
+    world.write(TREE + BROKEN)
+    stored = world.state / "manifests.json"
+    stored.write_text(stored.read_text().replace("template", "tomplate"))
+    out = world.run("--watch", world.manifests, code=3)
+    assert f"all.yaml:{LINE}:" in out
+    assert "manifests.json" in out
+    assert "damaged" in out
+
+
+def test_a_local_file_judges_the_stored_manifests_as_it_is_now(world, tmp_path):
+    local = tmp_path / "local.yaml"
+    guard = "apiVersion: reconciler/v1\nkind: Guard\nmetadata: {name: g}\nspec: {suspend: @}\n"
+    local.write_text(guard.replace("@", "false"))
+    world.run("--once", world.manifests, "--instance", local)
+    world.write(TREE + BROKEN)
+    local.write_text(guard.replace("@", "true"))
+    world.watch(world.manifests, "--instance", local)
+    (old,) = world.replicas()
+    os.kill(old, signal.SIGKILL)
+    until(lambda: any(hold["rule"] == "Suspended" for hold in holds(world)))
+    assert world.replicas() == []
+
+
+def test_stored_manifests_that_the_local_file_refuses_are_not_used(world, tmp_path):
+    local = tmp_path / "local.yaml"
+    guard = "apiVersion: reconciler/v1\nkind: Guard\nmetadata: {name: g}\nspec: @\n"
+    probed = TREE.replace("{name: a, ", "{name: a, livenessProbe: {exec: {command: [/bin/true]}, periodSeconds: 60}, ")
+    local.write_text(guard.replace("@", "{execCommands: [[/bin/true]]}"))
+    world.write(probed)
+    world.run("--once", world.manifests, "--instance", local)
+    world.write(probed + BROKEN)
+    local.write_text(guard.replace("@", "{execCommands: [[/bin/false]]}"))  # it judges what is stored
+    out = world.run("--watch", world.manifests, "--instance", local, code=3)
+    assert f"all.yaml:{LINE}:" in out
+    assert "stored revision" in out
+    assert "not-allowed" in out
+    local.write_text(guard.replace("@", "{execCommands: maybe}"))  # it is invalid itself, and judges nothing
+    world.watch(world.manifests, "--instance", local)
+    world.healed()
