@@ -71,7 +71,25 @@ class Order:
                 out.waits.append(Wait(group[0].object, Waiting.NAMES, message))
             elif not self._vanishes(group) or self._may_be_deleted(group[0], rows, default_ttl, out):
                 out.groups.append(group)
+        if any(diff.key.type == "NS" for group in out.groups for diff in group):
+            out.groups.sort(key=self._delegation_rank)
         return out
+
+    def _delegation_rank(self, group: Sequence[RecordDiff]) -> int:
+        """Delegations follow the addresses of their servers. Below a name that is delegated already, only addresses that the
+        delegation names are allowed, so there the delegation is first.
+        """
+        key = group[0].key
+        if any(diff.key.type == "NS" for diff in group):
+            return 1
+        if key.type not in records.ADDRESS_TYPES:
+            return 0
+        name, index = key.name, self._index()
+        while len(name) > len(self.zone.zone):
+            if any(other.type == "NS" for other in index.get(name, ())):
+                return 2
+            name = name.partition(".")[2]
+        return 0
 
     def _may_be_deleted(
         self, diff: RecordDiff, rows: Mapping[str, NameRow], default_ttl: Callable[[RecordDiff], int], out: Arranged

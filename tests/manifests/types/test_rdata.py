@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manifests.types import rdata
+from manifests.types import rdata, record_types
 from providers.dns.common import canonical
 from providers.dns.common.ownership import unquote
 
@@ -33,7 +33,7 @@ VALUES = st.one_of(
 @given(VALUES)
 def test_values_have_the_spelling_of_the_providers(value: tuple[str, str]) -> None:
     kind, text = value
-    spelled = rdata.value(kind, text)
+    spelled = record_types.value(kind, text)
     assert canonical.value(kind, spelled, ".") == spelled
 
 
@@ -59,7 +59,7 @@ def test_a_txt_value_of_any_length_is_one_text(text: str) -> None:
     ],
 )
 def test_values_of_manifests_become_canonical(kind: str, text: str, expected: str) -> None:
-    assert rdata.value(kind, text) == expected
+    assert record_types.value(kind, text) == expected
 
 
 @pytest.mark.parametrize(
@@ -84,4 +84,4 @@ def test_values_of_manifests_become_canonical(kind: str, text: str, expected: st
 )
 def test_a_bad_value_is_refused_with_its_cause(kind: str, text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        rdata.value(kind, text)
+        record_types.value(kind, text)
