@@ -24,6 +24,10 @@ AT_A_CUT = frozenset({"NS", "DS"})
 """Types for which the parent zone is authoritative at a delegated name (RFC 4035 section 2.4)."""
 
 
+SHOWN = 8
+"""Most values of a set in one message."""
+
+
 def show(record: RecordSet | None) -> str:
     """A record set as one short text for messages."""
     if record is None:
@@ -33,7 +37,10 @@ def show(record: RecordSet | None) -> str:
         words.append(f"weight {record.weight}")
     if record.geo:
         words.append(f"for {record.geo}")
-    return f"{'alias of ' if record.alias else ''}{', '.join(record.values)} ({', '.join(words)})"
+    values = ", ".join(record.values[:SHOWN])
+    if len(record.values) > SHOWN:
+        values += f" and {len(record.values) - SHOWN} more values"
+    return f"{'alias of ' if record.alias else ''}{values} ({', '.join(words)})"
 
 
 def changed_sets(
@@ -182,6 +189,10 @@ def _check_name(
             f"a CNAME cannot share its name with other types: the name would have CNAME and {', '.join(others)}",
             "remove one of them, or use another name",
         )
+    if key.type == "DS" and "NS" not in present:
+        # BIND ignores such a DS silently.
+        cause = "a DS belongs to a delegation, and this name has no NS records"
+        raise Rejected(target, cause, "publish the NS records of the name as well")
     at_cut = key.type in AT_A_CUT or (key.type in GLUE and key.name in servers.get(key.name, ()))
     if key.name != zone and "NS" in present and not at_cut:
         raise Rejected(target, "the name is delegated by NS records", "publish it in the zone that it is delegated to")

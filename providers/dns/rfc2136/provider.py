@@ -16,10 +16,11 @@ from manifests.values.desired import SECOND, Role
 from providers.actions import ChangeRecords, RecordChange
 from providers.capabilities import Atomic, DNSCapabilities, ReadBack, Write
 from providers.dns.common.change import changed_sets, in_zone, parents, show, zone_name
+from providers.dns.common.routing import label
 from providers.dns.rfc2136 import read, update
 from providers.dns.rfc2136.connection import Clocks
 from providers.dns.rfc2136.names import Names
-from providers.dns.rfc2136.queries import look
+from providers.dns.rfc2136.queries import TRIES, look
 from providers.dns.rfc2136.settings import RFC2136Settings
 from providers.dns.rfc2136.transfer import catch_up, transfer
 from providers.errors import Conflict, OutcomeUnknown, ProviderError, Rejected, Unreachable
@@ -91,7 +92,8 @@ class RFC2136Zones:
         """Change record sets, and read them back.
 
         All or nothing when the changes fit into one message of 64 KB. Larger ones are split between names: a set, its owner
-        mark and all else at its name stay together; an error then says how many of the messages were carried out.
+        mark and all else at its name stay together; an error then says how many of the messages were carried out. A set that
+        does not fit into one message is written by differences, so that it always has values.
 
         Raises:
             Conflict, Gone: a set is not as the plan saw it, or became something else while it was written; or the server
@@ -116,7 +118,10 @@ class RFC2136Zones:
             for index, part in enumerate(messages):
                 done = f"{index} of {len(messages)} messages were carried out before" if index else update.NOTHING
                 try:
-                    update.send(self._server, connection, signer, zone, part, done)
+                    message = part
+                    if part.expects is not None:
+                        message = update.guarded(part, self._version_with(zone, part.expects))
+                    update.send(self._server, connection, signer, zone, message, done)
                 except Rejected as error:
                     if len(result) > 2 and not self._has_rights(zone, [key.name for key in result]):
                         raise Rejected(error.target, error.cause, error.next_step, whole=True) from error
@@ -129,7 +134,7 @@ class RFC2136Zones:
                         error.target, error.cause, error.next_step or "the zone is read again automatically"
                     ) from error
         if known is not None:
-            self._transferred[zone] = known
+            self._transferred.setdefault(zone, known)
         self._read_back(zone, result)
 
     def check(self, zones: Collection[str]) -> tuple[str, ...]:
@@ -186,6 +191,26 @@ class RFC2136Zones:
                 return
         cause = "the server carried out an update whose prerequisite cannot hold: it does not check prerequisites"
         raise Rejected(f"zone {zone}", cause, "use a server that implements section 3.2 of RFC 2136")
+
+    def _version_with(self, zone: str, expected: Mapping[RecordKey, RecordSet | None]) -> bytes:
+        """The SOA of the present version of a zone, in which these sets are as expected.
+
+        Raises:
+            Conflict: a set is not as expected.
+            Unreachable: the zone changes faster than it can be read.
+        """
+        signer = self._server.signer(self._server.reading_key, zone)
+        for _ in range(TRIES):
+            with self._server.connection() as connection:
+                serial, soa = read.version(self._server, connection, signer, zone)
+            current = self._query(zone, expected) if self._by_queries else self._whole(zone)
+            if current.serial == serial:
+                key = _first_difference(expected, current.records)
+                if key is None:
+                    return soa
+                cause = f"was changed by another writer while it was written: expected {show(expected[key])}, found {show(current.records.get(key))}"
+                raise Conflict(label(key), cause, "retried automatically")
+        raise Unreachable(f"zone {zone}", f"changed {TRIES} times while it was read", "retried automatically")
 
     def _fact(self, name: str) -> ZoneFact:
         zone = zone_name(name)

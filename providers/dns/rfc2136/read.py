@@ -98,10 +98,16 @@ class Answer(NamedTuple):
     records: dict[RecordKey, RecordSet]
     referral: dict[RecordKey, RecordSet]
     serial: int | None
+    soa: bytes = b""
 
 
 def serial(server: Server, connection: Connection, signer: Signer | None, zone: str) -> int:
-    """The serial of a zone.
+    """The serial of a zone. Raises as `version`."""
+    return version(server, connection, signer, zone)[0]
+
+
+def version(server: Server, connection: Connection, signer: Signer | None, zone: str) -> tuple[int, bytes]:
+    """The serial of a zone, and the value of its SOA in wire form, names not compressed.
 
     Raises:
         Unreachable: no answer, or the server cannot serve the zone now.
@@ -112,7 +118,7 @@ def serial(server: Server, connection: Connection, signer: Signer | None, zone: 
         raise read_refused(zone, "a query", answer.rcode, server.reading_key)
     if answer.serial is None or not answer.authoritative:
         raise Rejected(f"zone {zone}", "the server is not authoritative for this zone", not_served(zone))
-    return answer.serial
+    return answer.serial, answer.soa
 
 
 def ask(
@@ -165,10 +171,11 @@ def _answer(message: wire.Message, expected: tuple[Question, Verifier] | None) -
     if message.flags & wire.TRUNCATED:
         raise wire.Malformed("the server truncated the answer")
     groups = (Sets(), Sets())
-    soa_serial = None
+    soa_serial, soa = None, b""
     for section, record in records:
         if section == 0 and record.type == wire.SOA and record.owner == question.name:
             soa_serial = wire.serial_at(message, record)
+            soa = wire.soa_at(message, record)
         elif section == 0 or (section == 1 and record.type == wire.NS):
             groups[section].add(message, record, names)
     flags = message.flags
@@ -179,4 +186,5 @@ def _answer(message: wire.Message, expected: tuple[Question, Verifier] | None) -
         groups[0].all(),
         groups[1].all(),
         soa_serial,
+        soa,
     )

@@ -79,9 +79,27 @@ def bad_signature(zone: str, error: BadSignature, key: KeySettings | None, right
     return Rejected(f"zone {zone}", f"key {name}: {error}", step, whole=True)
 
 
-def update_refused(zone: str, rcode: int, done: str, key: KeySettings | None) -> ProviderError:
-    """The error for an update that the server answered with `rcode`. `done` names the messages that were carried out."""
+MANY_VALUES = 100
+"""Values of a set that BIND allows by default (`max-records-per-type`, since 9.18.28 and 9.20)."""
+
+
+def update_refused(
+    zone: str, rcode: int, done: str, key: KeySettings | None, largest: tuple[int, str] = (0, "")
+) -> ProviderError:
+    """The error for an update that the server answered with `rcode`.
+
+    `done` names the messages that were carried out; `largest` is the largest set of the update, with its number of values.
+    """
     target, code = f"zone {zone}", code_text(rcode)
+    count, name = largest
+    if rcode == SERVFAIL and count > MANY_VALUES:
+        # BIND says no more than this code; its log has the reason. Rejected: without this set the rest may be accepted.
+        cause = f"the server could not write {name} with {count} values ({code}); {done}"
+        next_step = (
+            f"check the server's log; BIND allows {MANY_VALUES} values in a set unless max-records-per-type in its zone"
+            f" {zone} says otherwise (0: any number), or publish fewer values"
+        )
+        return Rejected(target, cause, next_step)
     if rcode in PREREQUISITES:
         cause = f"another writer changed a record set during the update ({code}); {done}"
         return Conflict(target, cause, "retried automatically")

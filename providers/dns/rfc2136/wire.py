@@ -187,6 +187,15 @@ def serial_at(message: Message, record: Record) -> int:
     return int.from_bytes(message.wire[record.at + record.length - 20 :][:4], "big")
 
 
+def soa_at(message: Message, record: Record) -> bytes:
+    """The value of the SOA record, its names as the server spells them, not compressed. Raises `Malformed`."""
+    try:
+        rdata = dns.rdata.from_wire(dns.rdataclass.IN, dns.rdatatype.SOA, message.wire, record.at, record.length)
+        return rdata.to_wire() or b""
+    except (dns.exception.DNSException, ValueError) as error:
+        raise Malformed(f"the SOA record is broken: {error}") from error
+
+
 @lru_cache(maxsize=512)
 def type_text(number: int) -> str:
     """The name of a type, as `canonical.type_name` gives it."""

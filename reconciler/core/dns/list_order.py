@@ -18,8 +18,8 @@ Group = Sequence[RecordDiff]
 def together(groups: Iterable[Group]) -> list[Group]:
     """The groups, those of one name as one where a set of that name is deleted: its replacement might be refused.
 
-    A delegation and the addresses of its servers below it are one group: such an address is allowed only while the delegation
-    names it.
+    A delegation, its DS and the addresses of its servers below it are one group: such an address is allowed only while the
+    delegation names it.
     """
     by_name: dict[str, list[Group]] = {}
     for group in groups:
@@ -45,7 +45,7 @@ def _with_glue(groups: list[Group]) -> list[Group]:
             for server in record.values if record is not None else ():
                 if server.endswith("." + diff.key.name):
                     cuts[server] = diff.key.name
-    kinds = (*ADDRESS_TYPES, "NS")
+    kinds = (*ADDRESS_TYPES, "NS", "DS")
     merged: dict[str, list[RecordDiff]] = {}
     alone: list[Group] = []
     for group in groups:

@@ -76,12 +76,14 @@ class Order:
         return out
 
     def _delegation_rank(self, group: Sequence[RecordDiff]) -> int:
-        """Delegations follow the addresses of their servers. Below a name that is delegated already, only addresses that the
-        delegation names are allowed, so there the delegation is first.
+        """Delegations follow the addresses of their servers, and a DS is at delegated names only. Below a name that is delegated
+        already, only addresses that the delegation names are allowed, so there the delegation is first.
         """
-        key = group[0].key
+        key, after = group[0].key, group[0].after
         if any(diff.key.type == "NS" for diff in group):
             return 1
+        if key.type == "DS":
+            return 0 if after is None else 2
         if key.type not in records.ADDRESS_TYPES:
             return 0
         name, index = key.name, self._index()
