@@ -27,6 +27,9 @@ AT_A_CUT = frozenset({"NS", "DS"})
 SHOWN = 8
 """Most values of a set in one message."""
 
+LONGEST = 120
+"""Characters of one value in a message."""
+
 
 def show(record: RecordSet | None) -> str:
     """A record set as one short text for messages."""
@@ -37,7 +40,8 @@ def show(record: RecordSet | None) -> str:
         words.append(f"weight {record.weight}")
     if record.geo:
         words.append(f"for {record.geo}")
-    values = ", ".join(record.values[:SHOWN])
+    values = ", ".join(value if len(value) <= LONGEST else f"{value[:LONGEST]}…" for value in record.values[:SHOWN])
+    values = values or "values that cannot be read"
     if len(record.values) > SHOWN:
         values += f" and {len(record.values) - SHOWN} more values"
     return f"{'alias of ' if record.alias else ''}{values} ({', '.join(words)})"

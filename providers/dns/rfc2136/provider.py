@@ -203,7 +203,7 @@ class RFC2136Zones:
         for _ in range(TRIES):
             with self._server.connection() as connection:
                 serial, soa = read.version(self._server, connection, signer, zone)
-            current = self._query(zone, expected) if self._by_queries else self._whole(zone)
+            current = self._query(zone, expected, candidates=expected) if self._by_queries else self._whole(zone)
             if current.serial == serial:
                 key = _first_difference(expected, current.records)
                 if key is None:
@@ -215,7 +215,8 @@ class RFC2136Zones:
     def _fact(self, name: str) -> ZoneFact:
         zone = zone_name(name)
         if self._by_queries:
-            current = self._query(zone, self._names.of(zone))
+            known = self._names.of(zone)
+            current = self._query(zone, known, candidates=known)
             return ZoneFact(name, current.serial, dict(current.records), {}, self.capabilities)
         fact = self._current(zone).fact
         return fact if fact.zone == name else replace(fact, zone=name)
@@ -250,9 +251,15 @@ class RFC2136Zones:
         self._transferred[zone] = known
         return known
 
-    def _query(self, zone: str, keys: Iterable[RecordKey], changes: Iterable[RecordChange] = ()) -> read.Zone:
+    def _query(
+        self,
+        zone: str,
+        keys: Iterable[RecordKey],
+        changes: Iterable[RecordChange] = (),
+        candidates: Mapping[RecordKey, RecordSet | None] = MappingProxyType({}),
+    ) -> read.Zone:
         with self._server.connection() as connection:
-            return look(self._server, connection, zone, keys, changes)
+            return look(self._server, connection, zone, keys, changes, candidates)
 
     def _query_changes(self, zone: str, changes: list[RecordChange]) -> read.Zone:
         """The sets of some changes, by queries. Their names are saved before anything is written."""
@@ -260,18 +267,26 @@ class RFC2136Zones:
         changes = [change for change in changes if in_zone(change.key.name, zone)]
         keys = {change.key for change in changes}
         new = self._names.add(zone, keys)
-        current = self._query(zone, keys, changes)
+        known = self._names.of(zone)
+        try:
+            current = self._query(zone, keys, changes, {**known, **_expected(changes, known)})
+        except Rejected:
+            self._names.drop(zone, new)  # nothing is written: later looks need not ask for them
+            raise
         for change in changes:
             present = current.records.get(change.key)
             # The owner of a set that no look has read is unknown: not even an equal set is adopted silently.
             if change.key in new and change.before is None and present is not None:
                 cause = f"exists, but was not observed before: {show(present)}"
                 raise Conflict(f"{change.key.name} {change.key.type}", cause, "retried automatically")
+        # Saved before it is written: after a kill -9 the next look compares it.
+        after = {change.key: change.after for change in changes if change.after is not None}
+        self._names.remember(zone, {key: record for key, record in after.items() if key in current.hidden})
         return current
 
     def _read_back(self, zone: str, result: Mapping[RecordKey, RecordSet | None]) -> None:
         try:
-            current = self._query(zone, result) if self._by_queries else self._whole(zone)
+            current = self._query(zone, result, candidates=result) if self._by_queries else self._whole(zone)
             if not self._by_queries and _first_difference(result, current.records) is not None:
                 # Only a whole transfer proves the difference: when the server increments its serial later, neither the
                 # serial nor the changes contain this update yet.
@@ -288,6 +303,17 @@ class RFC2136Zones:
             raise Conflict(f"{key.name} {key.type}", cause, step)
         if self._by_queries:
             self._names.drop(zone, {key for key, after in result.items() if after is None})
+
+
+def _expected(
+    changes: Iterable[RecordChange], known: Mapping[RecordKey, RecordSet | None]
+) -> dict[RecordKey, RecordSet]:
+    """What the changed sets may be, where nothing is remembered of them."""
+    return {
+        change.key: record
+        for change in changes
+        if known.get(change.key) is None and (record := change.before or change.after) is not None
+    }
 
 
 def _around(

@@ -166,6 +166,8 @@ def equals(zone: str, key: RecordKey, before: RecordSet | None) -> list[bytes]:
     owner, kind = wire.owner_wire(key.name, zone), wire.type_number(key.type)
     if before is None:
         return [wire.record_wire(owner, kind, wire.CLASS_NONE, 0, b"")]
+    if not before.values:
+        return [exists(zone, key)]  # queries do not show its values
     values = (_value(key, value) for value in before.values)
     return [wire.record_wire(owner, kind, wire.CLASS_IN, 0, value) for value in values]
 
