@@ -236,6 +236,8 @@ class OwnedDNS:
             # In this order data never exists without its mark, also where a provider cannot write all at once.
             changes += [change, *marked] if change.after is None else [*marked, change]
         for key in around.glue:
+            if not cut_above(key.name, zone, around.delegated):
+                continue  # a mark may stay out of a delegation that ends
             marks = _marks(key, zone, around.records)
             owners = {read_mark(mark) for mark in marks.values()}
             if key in around.records and all(owner.startswith(self._instance + "/") for owner in owners):

@@ -4,7 +4,7 @@ Called by all DNS providers, also those of third parties, so that they refuse th
 plain record sets whose values are canonical.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from providers.actions import RecordChange
 from providers.capabilities import PLAIN, DNSCapabilities
@@ -92,6 +92,14 @@ def glue_of(change: RecordChange, zone: str) -> set[RecordKey]:
         return set()
     servers = {name for record in (change.before, change.after) if record is not None for name in record.values}
     return {RecordKey(name, kind) for name in servers if in_zone(name, change.key.name) for kind in GLUE}
+
+
+def servers_of(changes: Iterable[RecordChange], records: Mapping[RecordKey, RecordSet]) -> frozenset[str]:
+    """The name servers of all delegations after some changes, and of the zone itself."""
+    after = {change.key: change.after for change in changes}
+    sets = [record for key, record in records.items() if key.type == "NS" and key not in after]
+    sets += [record for key, record in after.items() if key.type == "NS" and record is not None]
+    return frozenset(name for record in sets for name in record.values)
 
 
 def in_zone(name: str, zone: str) -> bool:

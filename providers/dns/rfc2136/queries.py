@@ -7,12 +7,12 @@ For a delegated name the server answers with a referral, which has the NS set an
 the delegated zone, that zone answers instead: then the server compares the sets that are expected here, by such an update.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from manifests.types.record_types import TABLE
 from providers.actions import RecordChange
-from providers.dns.common.change import AT_A_CUT, GLUE, in_zone, parents
+from providers.dns.common.change import AT_A_CUT, GLUE, in_zone, parents, servers_of
 from providers.dns.common.ownership import PREFIX
 from providers.dns.common.routing import label
 from providers.dns.rfc2136 import wire
@@ -57,7 +57,6 @@ def look(
     for _ in range(TRIES):
         first = serial(server, connection, signer, zone)
         inner = _inner_zones(server, connection, signer, zone, questions)
-        _check_inner(zone, changes, inner)
         answers = ask(
             server, connection, signer, zone, (one for one in questions if not _inside(one.name, inner, one.type))
         )
@@ -67,6 +66,7 @@ def look(
         for key in sorted(hidden):
             record = _compared(server, connection, zone, key, candidates.get(key))
             records |= {} if record is None else {key: record}
+        _check_inner(zone, changes, inner, records)
         if not questions or serial(server, connection, signer, zone) == first:
             return Zone(first, records, frozenset(hidden))
     raise Unreachable(f"zone {zone}", f"changed {TRIES} times while it was read by queries")
@@ -94,12 +94,17 @@ def _inside(name: str, inner: frozenset[str], kind: int) -> bool:
     return any(in_zone(name, zone) and not (kind == DS and name == zone) for zone in inner)
 
 
-def _check_inner(zone: str, changes: Iterable[RecordChange], inner: frozenset[str]) -> None:
+def _check_inner(
+    zone: str, changes: Sequence[RecordChange], inner: frozenset[str], records: Mapping[RecordKey, RecordSet]
+) -> None:
     """Raise `Rejected` for a name that another zone of the server hides, except the parts of a delegation."""
-    for change in changes:
+    servers = servers_of(changes, records) if inner else frozenset()
+    for change in sorted(changes, key=lambda change: change.key.name.startswith(PREFIX)):
         key = change.key
         hiding = [name for name in inner if in_zone(key.name, name)]
-        of_cut = key.type in GLUE or (key.type in AT_A_CUT and key.name in hiding and len(hiding) == 1)
+        of_cut = (key.type in GLUE and key.name in servers) or (
+            key.type in AT_A_CUT and key.name in hiding and len(hiding) == 1
+        )
         if hiding and change.after is not None and not of_cut:
             best = max(hiding, key=len)
             cause = f"the server has a zone {best}, which hides this name"
