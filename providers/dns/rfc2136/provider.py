@@ -17,7 +17,7 @@ from providers.actions import ChangeRecords, RecordChange
 from providers.capabilities import Atomic, DNSCapabilities, ReadBack, Write
 from providers.dns.common.change import changed_sets, in_zone, parents, show, zone_name
 from providers.dns.common.routing import label
-from providers.dns.rfc2136 import read, update
+from providers.dns.rfc2136 import read, refusals, update
 from providers.dns.rfc2136.connection import Clocks
 from providers.dns.rfc2136.names import Names
 from providers.dns.rfc2136.queries import TRIES, look
@@ -123,9 +123,7 @@ class RFC2136Zones:
                         message = update.guarded(part, self._version_with(zone, part.expects))
                     update.send(self._server, connection, signer, zone, message, done)
                 except Rejected as error:
-                    if len(result) > 2 and not self._has_rights(zone, [key.name for key in result]):
-                        raise Rejected(error.target, error.cause, error.next_step, whole=True) from error
-                    raise
+                    raise self._explained(zone, error, part, list(result)) from error
                 except Unreachable as error:
                     if not index:
                         raise
@@ -161,6 +159,16 @@ class RFC2136Zones:
     def close(self) -> None:
         """Forget the zones that were read. No connection outlives a call."""
         self._transferred.clear()
+
+    def _explained(self, zone: str, error: Rejected, part: update.Part, written: list[RecordKey]) -> Rejected:
+        """The refusal of an update, with what the server says about a harmless one: whether the key has rights at all."""
+        refused = refusals.REFUSED_TEXT in error.cause
+        if error.whole or (len(written) <= 2 and not refused):
+            return error
+        if not self._has_rights(zone, [key.name for key in written]):
+            whole = len(written) > 2
+            return Rejected(error.target, error.cause, error.next_step, whole=whole)
+        return refusals.limit_reached(error, part.shows) if refused else error
 
     def _has_rights(self, zone: str, names: list[str]) -> bool:
         """Whether the key may update some of these names, so that a part of a refused change may be accepted.

@@ -83,6 +83,22 @@ MANY_VALUES = 100
 """Values of a set that BIND allows by default (`max-records-per-type`, since 9.18.28 and 9.20)."""
 
 
+REFUSED_TEXT = "refuses updates (REFUSED)"
+"""In the cause of the error for this code."""
+
+
+def limit_reached(error: Rejected, largest: tuple[int, str]) -> Rejected:
+    """The error for an update that the server refuses although the key may update the zone: Knot says so at a limit."""
+    cause = error.cause.replace(REFUSED_TEXT, "refuses this update (REFUSED), although the key may update the zone")
+    count, name = largest
+    shown = f"; its largest set is {name} with {count} value{'s' if count != 1 else ''}" if count > 1 else ""
+    next_step = (
+        "check the server's log: the zone may have reached a limit, such as Knot's zone-max-size, or a rule of the server may"
+        " not allow one of these names or types"
+    )
+    return Rejected(error.target, cause + shown, next_step)
+
+
 def update_refused(
     zone: str, rcode: int, done: str, key: KeySettings | None, largest: tuple[int, str] = (0, "")
 ) -> ProviderError:
@@ -105,9 +121,13 @@ def update_refused(
         return Conflict(target, cause, "retried automatically")
     if rcode == SERVFAIL:
         cause = f"the server could not write the zone ({code}); {done}"
-        return Unreachable(target, cause, "check the server's log: its zone or journal file may not be writable")
+        next_step = (
+            "check the server's log: its zone or journal file may not be writable, or a limit of the zone is reached, such as"
+            " BIND's max-records or max-types-per-name"
+        )
+        return Unreachable(target, cause, next_step)
     if rcode == REFUSED:
-        return Rejected(target, f"the server refuses updates ({code}); {done}", allow_update(zone, key))
+        return Rejected(target, f"the server {REFUSED_TEXT}; {done}", allow_update(zone, key))
     if rcode in (NOTAUTH, NOTZONE):
         # BIND answers so for zones it is not primary for, Knot also without the right to update.
         cause = f"the server does not accept the update of this zone ({code}); {done}"
