@@ -12,7 +12,7 @@ from manifests.values.desired import SECOND
 from manifests.values.dns import DNSPolicy
 from manifests.values.dns_names import balancer_name
 from providers.facts import RecordKey, ZoneFact
-from reconciler.core.dns import records
+from reconciler.core.dns import delegations, records
 from reconciler.core.dns.records import RecordDiff
 from reconciler.core.model.dns_memory import NameRow, Withdrawal
 from reconciler.core.model.instant import Now, due, instant
@@ -62,7 +62,13 @@ class Order:
             default_ttl: the TTL (ns) for which the name of a change is kept without memory of what pointed at it.
         """
         out = Arranged()
+        diffs = list(diffs)
+        cuts = delegations.changed(diffs, self.zone.zone)
         for group in grouped(diffs):
+            waits = delegations.waits(group, cuts, self.zone) if cuts else ""
+            if waits:
+                out.waits.append(Wait(group[0].object, Waiting.NAMES, waits))
+                continue
             pointed_at = {name for diff in group for name in _new_targets(diff) if name in wanted}
             missing = sorted(name for name in pointed_at if name not in self._index())
             if missing:
@@ -71,27 +77,7 @@ class Order:
                 out.waits.append(Wait(group[0].object, Waiting.NAMES, message))
             elif not self._vanishes(group) or self._may_be_deleted(group[0], rows, default_ttl, out):
                 out.groups.append(group)
-        if any(diff.key.type == "NS" for group in out.groups for diff in group):
-            out.groups.sort(key=self._delegation_rank)
         return out
-
-    def _delegation_rank(self, group: Sequence[RecordDiff]) -> int:
-        """Delegations follow the addresses of their servers, and a DS is at delegated names only. Below a name that is delegated
-        already, only addresses that the delegation names are allowed, so there the delegation is first.
-        """
-        key, after = group[0].key, group[0].after
-        if any(diff.key.type == "NS" for diff in group):
-            return 1
-        if key.type == "DS":
-            return 0 if after is None else 2
-        if key.type not in records.ADDRESS_TYPES:
-            return 0
-        name, index = key.name, self._index()
-        while len(name) > len(self.zone.zone):
-            if any(other.type == "NS" for other in index.get(name, ())):
-                return 2
-            name = name.partition(".")[2]
-        return 0
 
     def _may_be_deleted(
         self, diff: RecordDiff, rows: Mapping[str, NameRow], default_ttl: Callable[[RecordDiff], int], out: Arranged
