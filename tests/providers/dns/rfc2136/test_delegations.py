@@ -73,7 +73,7 @@ def test_the_zone_below_keeps_its_own_records(names: OwnedDNS, parents: NameServ
     servers = RecordSet(300, ("ns1.child.above.test.",))
     names.perform(change(ZONE, ("child", "NS", None, servers)))
     names.perform(change(ZONE, ("ns1.child", "A", None, A1)))
-    with pytest.raises(Rejected, match=r"has a zone child\.above\.test"):
+    with pytest.raises(Rejected, match=r"child\.above\.test"):
         names.perform(change(ZONE, ("www.child", "A", None, A1)))
     assert parents.provider(here()).observe([CHILD]) == before
 
