@@ -67,9 +67,22 @@ class Code(StrEnum):
     CNAME_LOOP = "cname-loop"
     FAILS_CLOSED = "fails-closed"
     EARLY_TRAFFIC = "early-traffic"
+    UNSUPPORTED_TYPE = "unsupported-type"
+    SUSPICIOUS_NAME = "suspicious-name"
+    LARGE_SET = "large-set"
 
 
-WARNINGS = frozenset({Code.YAML_AMBIGUOUS, Code.COSTLY_PROBE, Code.NO_INIT, Code.FAILS_CLOSED, Code.EARLY_TRAFFIC})
+WARNINGS = frozenset(
+    {
+        Code.YAML_AMBIGUOUS,
+        Code.COSTLY_PROBE,
+        Code.NO_INIT,
+        Code.FAILS_CLOSED,
+        Code.EARLY_TRAFFIC,
+        Code.SUSPICIOUS_NAME,
+        Code.LARGE_SET,
+    }
+)
 """Codes that do not make a tree invalid."""
 
 MEANINGS: dict[Code, str] = {
@@ -120,6 +133,9 @@ MEANINGS: dict[Code, str] = {
     Code.CNAME_LOOP: "Names point at each other in a loop.",
     Code.FAILS_CLOSED: "A name has no answer, or a pool no endpoint, while nothing behind it is healthy.",
     Code.EARLY_TRAFFIC: "Replicas that push may get requests before their first push, because they have no readiness or startup probe.",
+    Code.UNSUPPORTED_TYPE: "The DNS provider cannot hold records of this type.",
+    Code.SUSPICIOUS_NAME: "A name cannot be meant: it is an address, lacks its zone, or has it twice.",
+    Code.LARGE_SET: "A record set does not fit into one DNS message, so resolvers get no answer.",
 }
 """One sentence for each code, for the generated reference."""
 

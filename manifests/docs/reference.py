@@ -18,6 +18,7 @@ from manifests.problems import MEANINGS, WARNINGS, Code
 from manifests.types.durations import Duration
 from manifests.types.fields import Shown
 from manifests.types.numbers import Percent
+from manifests.types.record_types import TABLE
 
 _HEADER = "<!-- Generated from the models by `python -m manifests.docs.reference`. Do not edit. -->\n"
 
@@ -49,6 +50,12 @@ Every manifest has these fields:
 - *Foreign containers* are containers that this instance did not create.
 """
 
+_RECORD_TYPES = """\
+Values are as in a zone file. A value of TXT is the text itself, of any length and without quotes. Names in values are absolute, with or
+without a final dot. Digits in hexadecimal or base64 may have blanks, and a value may stand in parentheses over several lines. Fields in
+brackets are optional. A number of 1 to 65534 without a name in this table or in IANA's registry is written as `TYPE` and that number.
+"""
+
 
 def manifests_page() -> str:
     """The text of `docs/manifests.md`."""
@@ -57,11 +64,25 @@ def manifests_page() -> str:
         sections.append(f"## {kind}\n\n{_summary(model)}\n\n{_table(model)}")
         if kind == "Workload":
             sections.append(f"### Probe\n\n{_summary(Probe)}\n\n{_table(Probe)}")
+        if kind == "Record":
+            sections.append(f"### Record types\n\n{_RECORD_TYPES}\n{_record_types()}")
     codes = "\n".join(f"- `{code}`{' (a warning)' if code in WARNINGS else ''}: {MEANINGS[code]}" for code in Code)
     sections.append(
         f"## Problems\n\nEach problem has one of these codes. They are stable, so scripts may rely on them:\n\n{codes}\n"
     )
     return "\n".join(sections)
+
+
+def _record_types() -> str:
+    """The types of records, from the table that reads their values."""
+    rows = ["| type | value | example | defined in |", "|---|---|---|---|"]
+    rows += [f"| `{row.name}` | `{row.shape}` | `{_short(row.example)}` | {row.source} |" for row in TABLE.values()]
+    rows.append("| `TYPE` and a number | `\\# LENGTH HEX` | `\\# 4 c0000201` | RFC 3597 |")
+    return "\n".join(rows) + "\n"
+
+
+def _short(example: str) -> str:
+    return example if len(example) <= 60 else f"{example[:24]}…{example[-8:]}"
 
 
 def defaults_page() -> str:

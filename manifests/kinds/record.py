@@ -2,16 +2,13 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from manifests.kinds.base import Manifest, Model
-from manifests.types import rdata
+from manifests.types import rdata, record_types
 from manifests.types.durations import MINUTE, Duration
 from manifests.types.errors import bad_value
 from manifests.types.fields import TTL, Items, Name, Shown, ZoneName
-
-SINGLE = frozenset({"CNAME", "DNAME"})
-"""Types of which a name has one value (RFC 1034 section 3.6.2, RFC 6672 section 2.4)."""
 
 
 def _record_name(value: str) -> str:
@@ -26,19 +23,36 @@ RecordName = Annotated[
 ]
 
 
+def _type_name(value: str) -> str:
+    try:
+        return record_types.type_name(value)
+    except ValueError as error:
+        raise bad_value(str(error)) from None
+
+
+TYPE_NUMBER = r"^TYPE[1-9][0-9]{0,4}$"
+"""Types without a name (RFC 3597 section 5), for editors; `record_types` has the exact rule."""
+
+RecordTypeName = Annotated[
+    str,
+    AfterValidator(_type_name),
+    Shown(f"{', '.join(record_types.TYPES)}, or `TYPE` and a number"),
+    WithJsonSchema({"anyOf": [{"enum": list(record_types.TYPES)}, {"type": "string", "pattern": TYPE_NUMBER}]}),
+]
+
+
 class RecordSpec(Model):
     """A name, a type and its values."""
 
     host: RecordName = Field(description="The name; absolute, with or without a final dot.")
     provider: Name | None = Field(None, description="Name of the DNS provider; by default the only one.")
     zone: ZoneName = Field(description="Zone that holds the name.")
-    type: Literal["A", "AAAA", "CAA", "CNAME", "DNAME", "MX", "NS", "PTR", "SRV", "TXT"] = Field(
-        description="Type of the records."
+    type: RecordTypeName = Field(
+        description="Type of the records; see [record types](#record-types). A type without a name is `TYPE` and its number."
     )
     ttl: TTL = Field(Duration(5 * MINUTE), description="Time to live of the records.")
     values: Annotated[Items[str], Field(min_length=1)] = Field(
-        description="Values as in a zone file, without quotes: an address, a name, `10 mail.example.com` for MX, "
-        "`0 5 443 host.example.com` for SRV, `0 issue ca.example` for CAA, the text itself for TXT."
+        description="Values as in a zone file, see [record types](#record-types); a TXT value is the text itself, without quotes."
     )
 
     @model_validator(mode="after")
@@ -46,19 +60,19 @@ class RecordSpec(Model):
         values: set[str] = set()
         for index, value in enumerate(self.values):
             try:
-                canonical = rdata.value(self.type, value)
+                canonical = record_types.value(self.type, value)
             except ValueError as error:
                 raise bad_value(str(error), at=("values", index)) from None
             if canonical in values:
                 raise bad_value("this value is in the list twice", "remove one of the two", at=("values", index))
             values.add(canonical)
-        if self.type in SINGLE and len(self.values) > 1:
+        if self.type in record_types.SINGLE and len(self.values) > 1:
             raise bad_value(f"a name may have at most one {self.type}", "keep one value", at=("values",))
         return self
 
     def canonical(self) -> tuple[str, ...]:
         """The values in canonical spelling, sorted."""
-        return tuple(sorted(rdata.value(self.type, value) for value in self.values))
+        return tuple(sorted(record_types.value(self.type, value) for value in self.values))
 
 
 class Record(Manifest):

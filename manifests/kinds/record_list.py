@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, WithJsonSchema
 
 from manifests.kinds.base import Manifest, Model
-from manifests.types import rdata
+from manifests.kinds.record import TYPE_NUMBER
+from manifests.types import record_types
 from manifests.types.durations import MINUTE, Duration
 from manifests.types.fields import TTL, Name, Shown, ZoneName
 
@@ -32,7 +33,8 @@ _NAMES = WithJsonSchema(
         "additionalProperties": {
             "type": "object",
             "minProperties": 1,
-            "properties": dict.fromkeys(rdata.TYPES, _RECORDS),
+            "properties": dict.fromkeys(record_types.TYPES, _RECORDS),
+            "patternProperties": {TYPE_NUMBER: _RECORDS},
             "additionalProperties": False,
         },
     }

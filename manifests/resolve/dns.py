@@ -20,7 +20,7 @@ from manifests.values.dns_names import LONGEST, target_label, within
 TIMEOUT = 3 * SECOND
 """Longest time of a response of a target address; never longer than its interval."""
 
-NOT_AT_APEX = ("CNAME", "NS", "DNAME")
+NOT_AT_APEX = ("CNAME", "NS", "DNAME", "DS")
 """Types that the apex of a zone cannot have."""
 
 _GEO = (Routing.GEO, Routing.GEO_WEIGHTED)
@@ -68,6 +68,8 @@ def apex_problem(kind: str) -> tuple[str, str]:
     """Message and hint for a record of one of `NOT_AT_APEX` at the name of its zone."""
     if kind == "NS":
         return "NS cannot be at the name of the zone: the name servers belong to the provider", "remove it"
+    if kind == "DS":
+        return "DS cannot be at the name of the zone: it belongs to the zone above", "declare it in the zone above"
     hint = "write a DNSPolicy with a hostname target for the addresses of another name"
     return f"{kind} cannot be at the name of the zone: it excludes the zone's own records", hint
 

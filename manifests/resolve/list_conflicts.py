@@ -9,10 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from manifests.kinds import RecordList as Manifest
 from manifests.kinds.validate import Declared, Path
 from manifests.problems import Code
-from manifests.resolve.name_conflicts import GLUE, Named, names_above, published
+from manifests.resolve.name_conflicts import Named, belongs_to_cut, names_above, published
 from manifests.resolve.record_list import written
 from manifests.resolve.references import Scope
-from manifests.types.rdata import TYPES
 from manifests.values.dns import Publish, Record, RecordList
 from manifests.values.dns_names import within
 
@@ -35,16 +34,13 @@ def check_lists(scope: Scope, lists: Sequence[RecordList], others: Sequence[Name
     check.loops()
 
 
-def _types_at(record_list: RecordList, host: str) -> list[str]:
-    return [kind for kind in TYPES if (host, kind, "") in record_list.sets]
-
-
 class _Check:
     """The lists of one tree, with the zones and delegations that the rules need."""
 
     def __init__(self, scope: Scope, lists: Sequence[RecordList], others: Sequence[Named]) -> None:
         self._scope, self._lists, self._others = scope, lists, others
         self._declared = {item.key: item for kind in ("DNSPolicy", "Record", "RecordList") for item in scope.all(kind)}
+        self._types = {value.key: sorted({kind for _, kind, _ in value.sets}) for value in lists}
         self._zones: dict[str, set[str]] = {}
         for value in (*lists, *others):
             self._zones.setdefault(value.provider, set()).add(value.zone)
@@ -58,6 +54,9 @@ class _Check:
             if isinstance(record, Record) and record.type == "NS" and record.host != record.zone:
                 self._cuts[record.provider, record.zone, record.host] = record.key, record.values
 
+    def _types_at(self, record_list: RecordList, host: str) -> list[str]:
+        return [kind for kind in self._types[record_list.key] if (host, kind, "") in record_list.sets]
+
     def lists(self, record_list: RecordList, other: RecordList) -> None:
         """A name and type belong to one list, and a CNAME excludes records of other lists."""
         if (record_list.provider, record_list.zone) != (other.provider, other.zone):
@@ -69,7 +68,7 @@ class _Check:
             )
         for first, second in ((record_list, other), (other, record_list)):
             for host, kind, _ in first.sets:
-                if kind == _CNAME and (here := [at for at in _types_at(second, host) if at != _CNAME]):
+                if kind == _CNAME and (here := [at for at in self._types_at(second, host) if at != _CNAME]):
                     message = f"{self._named(second)} has {', '.join(here)} at the same name, and a CNAME excludes other records"
                     self._at(first, host, kind, Code.CONFLICT, message, "keep one of the two")
 
@@ -79,15 +78,15 @@ class _Check:
             if listed.provider != single.provider:
                 continue
             for host, kind in published(single):
-                here = _types_at(listed, host)
+                here = self._types_at(listed, host)
                 conflicting = here if kind in ("*", _CNAME) else [at for at in here if at in (kind, _CNAME)]
                 if conflicting:
                     message = f"{single.key}: {self._named(listed)} already has {', '.join(conflicting)} at {host}"
                     self._scope.report(self._declared[single.key], _HOST, Code.CONFLICT, message, "keep one of the two")
         for name in names_above(single.host, single.zone):
             key, glue = self._cuts.get((single.provider, single.zone, name), ("", ()))
-            is_glue = isinstance(single, Record) and single.type in GLUE and single.host in glue
-            if key.startswith("recordlist/") and not is_glue:
+            of_cut = isinstance(single, Record) and belongs_to_cut(single.type, single.host, name, glue)
+            if key.startswith("recordlist/") and not of_cut:
                 message = (
                     f"{single.key}: {key} delegates {name}; resolvers would not see {single.host} in {single.zone}"
                 )
@@ -103,7 +102,10 @@ class _Check:
         ]
         for host, kind, _ in record_list.sets if deeper else ():
             inside = [zone for zone in deeper if within(host, zone)]
-            if inside and not (kind == "NS" and host in inside):
+            cuts = {
+                zone: self._cuts.get((record_list.provider, record_list.zone, zone), ("", ()))[1] for zone in inside
+            }
+            if inside and not any(belongs_to_cut(kind, host, zone, servers) for zone, servers in cuts.items()):
                 best = max(inside, key=len)
                 message = f"{host} is in zone {best}; resolvers would not see it in {record_list.zone}"
                 self._at(record_list, host, kind, Code.OUTSIDE_ZONE, message, f"move it to a list of zone {best}")
@@ -113,7 +115,7 @@ class _Check:
         for host, kind, _ in record_list.sets if self._cuts else ():
             for name in names_above(host, record_list.zone):
                 key, glue = self._cuts.get((record_list.provider, record_list.zone, name), ("", ()))
-                if not key or (kind == "NS" and host == name) or (kind in GLUE and host in glue):
+                if not key or belongs_to_cut(kind, host, name, glue):
                     continue
                 message = f"{key} delegates {name}; resolvers would not see it in {record_list.zone}"
                 self._at(record_list, host, kind, Code.CONFLICT, message, "declare it in the delegated zone")

@@ -20,6 +20,9 @@ _HOST = ("spec", "host")
 GLUE = ("A", "AAAA")
 """Types of records that a zone may have for the name servers of a delegated zone."""
 
+AT_A_CUT = ("NS", "DS")
+"""Types that a zone has at a name that it delegates (RFC 4035 section 2.4)."""
+
 
 def check_names(scope: Scope, policies: Sequence[DNSPolicy], records: Sequence[Record]) -> None:
     """Report names that conflict with each other."""
@@ -83,10 +86,18 @@ def _zones(scope: Scope, declared: Mapping[str, Declared], everything: Sequence[
     zones: dict[str, set[str]] = {}
     for named in everything:
         zones.setdefault(named.provider, set()).add(named.zone)
+    servers = {
+        (named.provider, named.zone, named.host): named.values
+        for named in everything
+        if isinstance(named, Record) and named.type == "NS"
+    }
     for named in everything:
         longer = [zone for zone in zones[named.provider] if len(zone) > len(named.zone) and within(named.host, zone)]
-        is_cut = isinstance(named, Record) and named.type in ("NS", "DS") and named.host in longer
-        if longer and not is_cut:
+        of_cut = isinstance(named, Record) and any(
+            belongs_to_cut(named.type, named.host, zone, servers.get((named.provider, named.zone, zone), ()))
+            for zone in longer
+        )
+        if longer and not of_cut:
             best = max(longer, key=len)
             message = f"{named.key}: {named.host} is in zone {best}; resolvers would not see it in {named.zone}"
             scope.report(declared[named.key], ("spec", "zone"), Code.OUTSIDE_ZONE, message, f"write zone: {best}")
@@ -108,11 +119,19 @@ def _delegations(
         cut = next((cuts[key] for key in keys if key in cuts), None)
         if cut is None or cut.key == named.key:
             continue
-        if isinstance(named, Record) and (named.type in GLUE and named.host in cut.values):
+        if isinstance(named, Record) and belongs_to_cut(named.type, named.host, cut.host, cut.values):
             continue
         where = declared[cut.key].document.where
         message = f"{named.key}: {cut.key} at {where} delegates {cut.host}; resolvers would not see {named.host} in {named.zone}"
         scope.report(declared[named.key], _HOST, Code.CONFLICT, message, "declare it in the delegated zone")
+
+
+def belongs_to_cut(kind: str, host: str, cut: str, servers: Sequence[str]) -> bool:
+    """Whether a record belongs to the delegation of `cut` to `servers`: its NS and DS, and addresses of its servers (glue).
+
+    Without the addresses of name servers below the cut nobody could find them (RFC 1034 section 4.2.1).
+    """
+    return (kind in AT_A_CUT and host == cut) or (kind in GLUE and host in servers)
 
 
 def names_above(name: str, zone: str) -> Iterable[str]:

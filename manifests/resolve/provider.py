@@ -39,6 +39,8 @@ def provider(
     scope.types[declared.name] = manifest.spec.type
     if getattr(model, "takes_slots", False):
         scope.with_slots.add(declared.name)
+    # Only DNS providers that cannot hold every type say so.
+    scope.record_types[declared.name] = getattr(model, "record_types", frozenset())
     try:
         model.model_validate(manifest.spec.settings)
     except ValidationError as error:

@@ -11,12 +11,11 @@ from typing import NamedTuple
 from pydantic_core import PydanticCustomError
 
 from manifests import kinds
-from manifests.kinds.record import SINGLE
 from manifests.kinds.validate import Declared, Path
 from manifests.problems import Code, did_you_mean
 from manifests.resolve.dns import NOT_AT_APEX, apex_problem
 from manifests.resolve.references import Scope
-from manifests.types import durations, rdata
+from manifests.types import durations, rdata, record_types
 from manifests.types.durations import DAY
 from manifests.types.errors import type_name
 from manifests.values import dns
@@ -26,7 +25,7 @@ from manifests.values.dns import SetKey, SetValue
 _PLAIN = re.compile(r"(?:\*\.)?(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)+")
 """Names in canonical spelling: nearly all."""
 
-_KINDS = {kind: kind for kind in rdata.TYPES}
+_KINDS = {kind: kind for kind in record_types.TYPES}
 _TTL_FIELDS = ("ttl", "values")
 _TTL = durations.between(SECOND, 7 * DAY)
 
@@ -112,14 +111,12 @@ class _Sets:
             message = f"expected a mapping of types to values, found {type_name(types)}"
             return self._report((name,), Code.WRONG_TYPE, message, f"write {name}: {{A: 192.0.2.1}}")
         for kind, given in types.items():
-            known = _KINDS.get(kind)
-            if known is None:
-                self._report((name, kind), Code.UNKNOWN_FIELD, f"there is no record type '{kind[:40]}'",
-                             did_you_mean(kind, rdata.TYPES, "types"), True)  # fmt: skip
+            known = _KINDS.get(kind) or self._unnamed(name, kind)
+            if not known:
                 continue
             if type(given) is str:
                 try:
-                    self.values[host, known, ""] = (self._ttl, (rdata.value(known, given),), None, "", False)
+                    self.values[host, known, ""] = (self._ttl, (record_types.value(known, given),), None, "", False)
                 except ValueError as error:
                     self._report((name, kind), Code.BAD_VALUE, str(error))
                 continue
@@ -130,6 +127,17 @@ class _Sets:
                 self._report((name, kind, *problem.at), problem.code, problem.message, problem.hint)
         self._check_types(name, host, types)
         return None
+
+    def _unnamed(self, name: str, kind: str) -> str:
+        """A type without a name, such as TYPE65280; empty after reporting that the type cannot be declared."""
+        try:
+            return record_types.type_name(kind)
+        except ValueError as error:
+            known = kind in record_types.OTHERS or kind.startswith("TYPE")
+            message = str(error) if known else f"there is no record type '{kind[:40]}'"
+            hint = "" if known else did_you_mean(kind, record_types.TYPES, "types")
+            self._report((name, kind), Code.UNKNOWN_FIELD, message, hint, True)
+            return ""
 
     def _check_types(self, name: str, host: str, types: Mapping[str, object]) -> None:
         """Report types that exclude each other at one name, or that the apex of the zone cannot have."""
@@ -185,7 +193,7 @@ def _values(kind: str, given: _Given) -> tuple[str, ...]:
     """The canonical values of one type, sorted. Raises `_BadRecords`."""
     if not given.values:
         raise _BadRecords(Code.OUT_OF_RANGE, "the list of values is empty", "add a value, or remove the type", given.at)
-    if len(given.values) > 1 and kind in SINGLE:
+    if len(given.values) > 1 and kind in record_types.SINGLE:
         raise _BadRecords(Code.BAD_VALUE, f"a name may have at most one {kind}", "keep one value", given.at)
     canonical_values: set[str] = set()
     for index, value in enumerate(given.values):
@@ -194,7 +202,7 @@ def _values(kind: str, given: _Given) -> tuple[str, ...]:
             hint = "put it in quotes" if isinstance(value, bool | int | float) else ""
             raise _BadRecords(Code.WRONG_TYPE, f"expected a string, found {type_name(value)}", hint, at)
         try:
-            canonical = rdata.value(kind, value)
+            canonical = record_types.value(kind, value)
         except ValueError as error:
             raise _BadRecords(Code.BAD_VALUE, str(error), "", at) from None
         if canonical in canonical_values:

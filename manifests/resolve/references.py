@@ -24,6 +24,7 @@ class Scope:
         self.roles: dict[str, Role | None] = {}
         self.types: dict[str, str] = {}
         self.with_slots: set[str] = set()
+        self.record_types: dict[str, frozenset[str]] = {}
         self._objects: dict[str, dict[str, Declared]] = {}
         overridden = self._add(local, frozenset())
         self._add(declared, overridden)

@@ -16,6 +16,7 @@ from manifests.resolve.list_conflicts import check_lists
 from manifests.resolve.name_conflicts import check_names
 from manifests.resolve.pod import Support, TemplateSupport
 from manifests.resolve.provider import KnownTypes, SettingsModel, provider
+from manifests.resolve.record_checks import check_records
 from manifests.resolve.record_list import record_list
 from manifests.resolve.references import Scope
 from manifests.resolve.service import Selection, check_shared_pools, service, services_of
@@ -121,6 +122,7 @@ def _desired(
     check_shared_pools(scope)
     check_names(scope, policies, records)
     check_lists(scope, lists, [*policies, *records])
+    check_records(scope, policies, records, lists)
     limits = guard(scope)
     if this is None:
         return None

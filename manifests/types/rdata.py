@@ -1,13 +1,10 @@
-"""Record values of manifests in the canonical spelling that looks at zones have too. Pure.
+"""Names, addresses and texts of records in the canonical spelling that looks at zones have too. Pure.
 
-So desired and observed values can be compared as strings. Providers have the same spelling for every record type
-(`providers/dns/common/canonical.py`); this module has the types that manifests may declare, without a DNS library. A test
-compares the two.
+So desired and observed values can be compared as strings. `record_types.py` makes the values of all record types from these.
 """
 
 import ipaddress
 import re
-from collections.abc import Callable
 
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 _OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
@@ -57,42 +54,19 @@ def txt(text: str) -> str:
             f"the value has {len(raw)} octets and does not fit into a record; at most {MAX_TEXT} are allowed"
         )
     pieces = [raw[start : start + CHUNK] for start in range(0, len(raw), CHUNK)] or [b""]
-    return " ".join('"' + "".join(map(_octet, piece)) + '"' for piece in pieces)
+    return " ".join(map(quoted, pieces))
 
 
-def mx(preference: int, exchange: str) -> str:
-    """A mail server (RFC 1035 section 3.3.9): preference 0 to 65535. Raises `ValueError`."""
-    return f"{_number(preference, 65_535, 'preference')} {record_name(exchange)}"
+def quoted(octets: bytes) -> str:
+    """One character-string in quotes, with the escapes of zone files."""
+    return '"' + "".join(map(_octet, octets)) + '"'
 
 
-def srv(priority: int, weight: int, port: int, target: str) -> str:
-    """A service location (RFC 2782): three numbers 0 to 65535, and a name or `.`. Raises `ValueError`."""
-    numbers = ((priority, "priority"), (weight, "weight"), (port, "port"))
-    return " ".join(_number(number, 65_535, label) for number, label in numbers) + f" {record_name(target)}"
-
-
-def caa(flags: int, tag: str, value: str) -> str:
-    """Who may issue certificates (RFC 8659 section 4.1): flags 0 to 255, tag in lower case, value as plain text. Raises `ValueError`."""
-    if not _TAG.fullmatch(tag.lower()):
-        raise ValueError(f"'{tag[:40]}' is not the tag of a CAA record; use issue, issuewild or iodef")
-    if len(value.encode()) > CHUNK:
-        raise ValueError("the value of a CAA record must have at most 255 octets")
-    return f"{_number(flags, 255, 'flags')} {tag.lower()} {txt(value)}"
-
-
-def value(kind: str, text: str) -> str:
-    """The canonical value of a record of one of `TYPES`, from its spelling in a manifest.
-
-    A TXT value is the text itself, without quotes. MX and SRV values are as in a zone file; the value of CAA may be in
-    quotes.
-
-    Raises:
-        ValueError: the text is not a value of this type, or the type is none of `TYPES`.
-    """
-    read = _READERS.get(kind)
-    if read is None:
-        raise ValueError(f"manifests cannot declare records of type {kind}; use {', '.join(TYPES)}")
-    return read(text)
+def caa_tag(text: str) -> str:
+    """The property of a CAA record, in lower case (RFC 8659 section 4.1). Raises `ValueError`."""
+    if not _TAG.fullmatch(text.lower()):
+        raise ValueError(f"'{text[:40]}' is not the tag of a CAA record; use issue, issuewild or iodef")
+    return text.lower()
 
 
 def _label(label: str, whole: str) -> str:
@@ -115,26 +89,8 @@ def _octet(octet: int) -> str:
     return chr(octet) if 0x20 <= octet < 0x7F else f"\\{octet:03d}"
 
 
-def _number(number: int, most: int, label: str) -> str:
-    if not 0 <= number <= most:
-        raise ValueError(f"{label} must be a number from 0 to {most}, not {number}")
-    return str(number)
-
-
-def _parts(kind: str, text: str, shape: str) -> list[str]:
-    parts = text.split(None, len(shape.split()) - 1)
-    if len(parts) != len(shape.split()):
-        raise ValueError(f"'{text[:80]}' is not a value of type {kind}; write: {shape}")
-    return parts
-
-
-def _integer(text: str, label: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 10):
-        raise ValueError(f"{label} must be a number, not '{text[:40]}'")
-    return int(text)
-
-
-def _ipv4(text: str) -> str:
+def ipv4(text: str) -> str:
+    """An IPv4 address. Raises `ValueError`."""
     if _IPV4.fullmatch(text):
         return text
     try:
@@ -143,7 +99,8 @@ def _ipv4(text: str) -> str:
         raise ValueError(f"'{text[:80]}' is not an IPv4 address") from None
 
 
-def _ipv6(text: str) -> str:
+def ipv6(text: str) -> str:
+    """An IPv6 address in its shortest form. Raises `ValueError`."""
     try:
         address = ipaddress.IPv6Address(text)
     except ValueError:
@@ -151,36 +108,3 @@ def _ipv6(text: str) -> str:
     if address.scope_id is not None:
         raise ValueError(f"'{text[:80]}' has a scope, which a record cannot hold")
     return str(address)
-
-
-def _mx(text: str) -> str:
-    preference, exchange = _parts("MX", text, "PREFERENCE NAME")
-    return mx(_integer(preference, "preference"), exchange)
-
-
-def _srv(text: str) -> str:
-    priority, weight, port, target = _parts("SRV", text, "PRIORITY WEIGHT PORT NAME")
-    return srv(_integer(priority, "priority"), _integer(weight, "weight"), _integer(port, "port"), target)
-
-
-def _caa(text: str) -> str:
-    flags, tag, rest = _parts("CAA", text, "FLAGS TAG VALUE")
-    quoted = len(rest) >= 2 and rest[0] == rest[-1] == '"'
-    return caa(_integer(flags, "flags"), tag, rest[1:-1] if quoted else rest)
-
-
-_READERS: dict[str, Callable[[str], str]] = {
-    "A": _ipv4,
-    "AAAA": _ipv6,
-    "CAA": _caa,
-    "CNAME": record_name,
-    "DNAME": record_name,
-    "MX": _mx,
-    "NS": record_name,
-    "PTR": record_name,
-    "SRV": _srv,
-    "TXT": txt,
-}
-
-TYPES = tuple(_READERS)
-"""The types that manifests may declare."""

@@ -11,7 +11,7 @@ import pytest
 
 from providers.actions import ChangeRecords, RecordChange
 from providers.facts import RecordKey, RecordSet, ZoneFact
-from providers.spi import Context, DNSProvider
+from providers.spi import Context, DNSProvider, capabilities_of
 from providers.testing.checks import same
 from providers.wrappers.owned import owned
 
@@ -27,6 +27,9 @@ class DNSHooks:
 
     counts = True
     """Whether the zone has a serial that increases with each change."""
+
+    long_set = 1200
+    """Values of the longest set that the suite writes. Set it lower, with the reason, where the other side allows fewer."""
 
     # --- hooks: what an author writes ---------------------------------------------------------------------------
 
@@ -67,6 +70,23 @@ class DNSHooks:
         provider = owned(self.make(Context(OTHER, context.state_dir)), OTHER)
         yield provider
         provider.close()
+
+    def unreadable_zone(self, context: Context) -> str:
+        """Make a zone beside `zone` that cannot be read, and return its name; empty where there can be none. Optional."""
+        del context
+        return ""
+
+    def needs_types(self, provider: DNSProvider, *kinds: str) -> None:
+        """Skip the test, with the reason, where the provider declares that it cannot hold one of these types."""
+        types = capabilities_of(provider).types
+        lacking = [kind for kind in kinds if types and kind not in types]
+        if lacking:
+            pytest.skip(f"the provider declares no type {', '.join(lacking)}")
+
+    def owns(self, provider: DNSProvider, *keys: RecordKey) -> None:
+        """Check that sets have the owner mark of this instance."""
+        owners = self.look(provider).owners
+        same([key for key in keys if owners.get(key) != f"{INSTANCE}/DNSPolicy/app"], [], 5, "every set has our mark")
 
     def key(self, label: str, kind: str = "A", set_id: str = "") -> RecordKey:
         """A name in the suite's zone; the zone's own name for an empty label."""

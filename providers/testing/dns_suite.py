@@ -8,7 +8,9 @@ from functools import partial
 
 import pytest
 
+from manifests.types import record_types
 from providers.capabilities import Alias
+from providers.dns.common.ownership import marked_key
 from providers.errors import Conflict, Foreign, OutcomeUnknown, ProviderError, Rejected
 from providers.facts import RecordKey, RecordSet
 from providers.spi import Context, DNSProvider
@@ -19,7 +21,10 @@ from providers.wrappers.owned import owned
 
 
 class DNSConformance(DNSHooks):
-    """Levels 1 to 10 for every DNS provider, 11 to 14 for declared capabilities and for those that are not declared."""
+    """Levels 1 to 10 for every DNS provider, 11 to 14 for declared capabilities and for those that are not declared.
+
+    Levels 15 to 18 are for what a real zone has: all record types, delegations, long sets, and other zones that are broken.
+    """
 
     # --- level 1: see nothing -----------------------------------------------------------------------------------
 
@@ -314,6 +319,133 @@ class DNSConformance(DNSHooks):
         for ttl in (can.ttl_min - 1, can.ttl_max + 1):
             action = self.action(names, (self.key("odd"), None, RecordSet(ttl, A1.values)))
             raises(partial(names.perform, action), Rejected, 3, f"a TTL of {ttl}")
+
+    # --- level 15: record types ---------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize("kind", [*record_types.TYPES, "TYPE65280"])
+    def test_level_15_each_type_of_manifests_comes_back_as_it_went_in(self, names: DNSProvider, kind: str) -> None:
+        """Every type that manifests may declare, with the example of the documentation. A type that is not declared is refused."""
+        row = record_types.record_type(kind)
+        record = RecordSet(300, (record_types.value(kind, row.example),))
+        key, present = self.key("typed", kind), {}
+        types = names.capabilities.types
+        if kind == "DS" and not (types and "NS" not in types):  # belongs to a delegation
+            present = {self.key("typed", "NS"): RecordSet(300, ("ns1.example.net.",))}
+            self.change(names, *((other, None, value) for other, value in present.items()))
+        if names.capabilities.types and kind not in names.capabilities.types:
+            raises(
+                partial(self.change, names, (key, None, record)), Rejected, 3, f"a type that is not declared: {kind}"
+            )
+            return
+        self.change(names, (key, None, record))
+        self.holds(names, {**present, key: record}, f"{kind} as asked for")
+        self.change(names, (key, record, None))
+        self.holds(names, present, f"no {kind} any more")
+
+    # --- level 16: delegations ----------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize("delegation_first", [True, False])
+    def test_level_16_a_delegation_has_glue(self, context: Context, delegation_first: bool) -> None:
+        """Addresses of name servers below the delegated name: created in any order, changed, and removed, each with its mark."""
+        mine = owned(self.make(context), INSTANCE)
+        self.needs_types(mine, "NS", "A", "AAAA")
+        cut, glue, second = self.key("sub", "NS"), self.key("ns1.sub"), self.key("ns2.sub", "AAAA")
+        one = RecordSet(300, (glue.name,))
+        both = RecordSet(300, (glue.name, second.name))
+        first, then = ((cut, None, one), (glue, None, A1)) if delegation_first else ((glue, None, A1), (cut, None, one))
+        self.change(mine, first)
+        self.change(mine, then)
+        self.holds(mine, {cut: one, glue: A1}, "the delegation and its glue")
+        self.owns(mine, cut, glue)
+        self.change(mine, (cut, one, both), (second, None, AAAA))
+        self.change(mine, (glue, A1, A2))
+        self.holds(mine, {cut: both, glue: A2, second: AAAA}, "a second name server, and another address of the first")
+        self.owns(mine, cut, glue, second)
+        again = owned(self.make(context), INSTANCE)
+        self.change(again, (cut, both, one), (second, AAAA, None))
+        self.holds(again, {cut: one, glue: A2}, "one name server again")
+        self.change(again, (cut, one, None))
+        self.change(again, (glue, A2, None))
+        self.holds(again, {}, "no delegation")
+        again.close()
+        mine.close()
+        bare = self.make(context)
+        marks = [key for key in self.look(bare).records if marked_key(key) is not None]
+        same(marks, [], 2, "no mark is left")
+        bare.close()
+
+    def test_level_16_below_a_delegation_there_is_only_glue(self, names: DNSProvider) -> None:
+        """Resolvers would not see anything else there."""
+        self.needs_types(names, "NS", "A", "AAAA")
+        delegation = RecordSet(300, (self.key("ns1.sub").name,))
+        self.change(names, (self.key("sub", "NS"), None, delegation))
+        for key, after in (
+            (self.key("www.sub"), A1),
+            (self.key("ns2.sub"), A1),
+            (self.key("ns1.sub", "TXT"), T1),
+            (self.key("sub"), A1),
+            (self.key("sub", "TXT"), T1),
+        ):
+            raises(partial(names.perform, self.action(names, (key, None, after))), Rejected, 3, f"{key} is no glue")
+        self.holds(names, {self.key("sub", "NS"): delegation}, "the delegation alone")
+
+    def test_level_16_another_writers_glue_is_never_touched(self, context: Context, theirs: DNSProvider) -> None:
+        """The delegation is ours and the address is not: neither it nor its mark changes."""
+        self.needs_types(theirs, "NS", "A", "AAAA")
+        glue, cut = self.key("ns1.sub"), self.key("sub", "NS")
+        theirs.perform(self.action(theirs, (glue, None, A1), instance=OTHER))
+        mine = owned(self.make(context), INSTANCE)
+        mine_now = self.look(mine)
+        delegation = RecordSet(300, (glue.name,))
+        self.change(mine, (cut, None, delegation))
+        if glue in mine_now.records:  # a provider that reads by names may not know sets of others
+            self.holds(mine, {cut: delegation, glue: A1}, "their address and our delegation")
+            # Queries do not show a mark below a delegation.
+            owner = self.look(mine).owners.get(glue, OTHER)
+            expect(owner.startswith(OTHER), 5, "their address is not ours", owner)
+        for after in (A2, None):
+            raises(partial(mine.perform, self.action(mine, (glue, A1, after))), Conflict, 5, f"{after} on theirs")
+        mine.close()
+
+    # --- level 17: long sets ------------------------------------------------------------------------------------
+
+    def test_level_17_a_long_set_is_created_changed_and_removed(self, context: Context) -> None:
+        """More values than fit into one DNS update twice, and a mark that stays theirs all along."""
+        mine = owned(self.make(context), INSTANCE)
+        key, beside = self.key("long", "AAAA"), self.key("beside")
+        self.change(mine, (beside, None, A1))
+        before: RecordSet | None = None
+        count = self.long_set
+        steps = (
+            (0, count, 60),
+            (1, count + 1, 60),
+            (1, count + 1, 120),
+            (count // 2, count + count // 2, 60),
+            (0, 2, 60),
+        )
+        for low, high, ttl in steps:
+            after = RecordSet(ttl, tuple(sorted(f"2001:db8::{number + 1:x}" for number in range(low, high))))
+            action = self.change(mine, (key, before, after))
+            mine.perform(action)
+            self.holds(mine, {key: after, beside: A1}, f"values {low} to {high}, TTL {ttl}")
+            self.owns(mine, key)
+            before = after
+        self.change(mine, (key, before, None))
+        self.holds(mine, {beside: A1}, "the other set alone")
+        mine.close()
+
+    # --- level 18: other zones ----------------------------------------------------------------------------------
+
+    def test_level_18_a_zone_that_cannot_be_read_hides_no_other(self, context: Context, names: DNSProvider) -> None:
+        """Asked alone, a zone is read and written whatever the other zones of the provider are like."""
+        self.change(names, (self.key("app"), None, A1))
+        broken = self.unreadable_zone(context)
+        if not broken:
+            pytest.skip("this provider cannot have a zone that is broken alone (hook `unreadable_zone`)")
+        raises(partial(names.observe, [broken]), ProviderError, 1, "a look at the broken zone")
+        self.holds(names, {self.key("app"): A1}, "the zone beside it")
+        self.change(names, (self.key("app"), A1, A2))
+        self.holds(names, {self.key("app"): A2}, "a change of the zone beside it")
 
 
 A1 = RecordSet(60, ("192.0.2.1",))

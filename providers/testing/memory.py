@@ -84,7 +84,7 @@ class MemoryWorld:
         self.balancers: dict[str, MemoryBalancer] = {}
         self.zones: dict[str, dict[str, MemoryZone]] = {}
         self.created = 0
-        self._broken: dict[str, str] = {}
+        self._broken: dict[str, dict[str, str]] = {}
 
     @staticmethod
     def of(context: Context) -> "MemoryWorld":
@@ -92,18 +92,20 @@ class MemoryWorld:
         with _WORLDS_LOCK:
             return _WORLDS.setdefault(context.state_dir, MemoryWorld())
 
-    def break_reads(self, provider: str, cause: str = "the test has disabled reads") -> None:
-        """Fail all reads of this provider from now on."""
-        self._broken[provider] = cause
+    def break_reads(self, provider: str, cause: str = "the test has disabled reads", zone: str = "") -> None:
+        """Fail all reads of this provider from now on, or those of one of its zones."""
+        self._broken.setdefault(provider, {})[zone] = cause
 
     def mend_reads(self, provider: str) -> None:
         """Undo `break_reads`."""
         self._broken.pop(provider, None)
 
-    def check_readable(self, provider: str) -> None:
-        """Raise `Unreachable` when `break_reads` was called for this provider."""
-        if provider in self._broken:
-            raise Unreachable(provider, self._broken[provider])
+    def check_readable(self, provider: str, zones: Iterable[str] = ()) -> None:
+        """Raise `Unreachable` when `break_reads` was called for this provider, or for one of these zones."""
+        for zone in ("", *zones):
+            cause = self._broken.get(provider, {}).get(zone)
+            if cause is not None:
+                raise Unreachable(f"zone {zone}" if zone else provider, cause)
 
     def free_address(self) -> str:
         """The lowest address that no container has. Raises `Unreachable` without a free one."""
@@ -248,7 +250,7 @@ class MemoryDNS:
     def observe(self, zones: Collection[str]) -> tuple[ZoneFact, ...]:
         """The named zones, completely."""
         with self.world.lock:
-            self.world.check_readable(self.name)
+            self.world.check_readable(self.name, sorted(zones))
             known = self.world.zones.get(self.name, {})
             states = ((zone, known.get(zone) or MemoryZone(0, {})) for zone in sorted(set(zones)))
             return tuple(
@@ -258,7 +260,7 @@ class MemoryDNS:
     def perform(self, action: ChangeRecords) -> None:
         """Change record sets, all or nothing; a change increases the serial by one."""
         with self.world.lock:
-            self.world.check_readable(self.name)
+            self.world.check_readable(self.name, [action.zone])
             zones = self.world.zones.setdefault(self.name, {})
             state = zones.get(action.zone) or MemoryZone(0, {})
             result = changed_sets(action.zone, state.records, action.changes, self.capabilities)

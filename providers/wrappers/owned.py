@@ -5,8 +5,8 @@ It looks at the object right before each call. An endpoint provider that checks 
 who owns them. The mark of a record set is a TXT record set beside it, written in the same change.
 """
 
-from collections.abc import Collection, Sequence
-from typing import ClassVar, overload
+from collections.abc import Collection, Mapping, Sequence
+from typing import ClassVar, NamedTuple, overload
 
 from pydantic import BaseModel
 
@@ -23,8 +23,8 @@ from providers.actions import (
     StopContainer,
     UpdateContainer,
 )
-from providers.dns.common.change import show
-from providers.dns.common.ownership import Marked, mark_key, mark_record, split
+from providers.dns.common.change import GLUE, glue_of, parents, show
+from providers.dns.common.ownership import cut_above, mark_key, mark_places, mark_record, read_mark, split
 from providers.dns.common.routing import label
 from providers.errors import Foreign, ProviderError
 from providers.facts import (
@@ -216,7 +216,8 @@ class OwnedDNS:
         """Change data and marks in one call of the inner provider.
 
         A mark of ours without its set (the set was removed by hand) is used again or removed. A set without a mark is never
-        adopted, even if it equals the desired one.
+        adopted, even if it equals the desired one. When a name is delegated, the marks of our addresses of its name servers
+        move out of the delegated zone in the same call.
 
         Raises:
             Foreign: a set exists without a mark, or with a mark of another instance.
@@ -226,51 +227,105 @@ class OwnedDNS:
             self._perform(action)
 
     def _perform(self, action: ChangeRecords) -> None:
-        marked = split(self._around(action))
+        zone, around = action.zone, self._around(action)
         changes: list[RecordChange] = []
         for change in action.changes:
-            self._check(change, marked, action.zone)
-            mark = self._mark_change(change, marked, action.zone)
+            marks = _marks(change.key, zone, around.records)
+            self._check(change, marks, around.records)
+            marked = _mark_changes(change.key, change.after, change.owner, marks, zone, around.delegated)
             # In this order data never exists without its mark, also where a provider cannot write all at once.
-            changes += [change, mark] if change.after is None else [mark, change]
-        self.inner.perform(ChangeRecords(action.provider, action.zone, tuple(changes)))
+            changes += [change, *marked] if change.after is None else [*marked, change]
+        for key in around.glue:
+            if not cut_above(key.name, zone, around.delegated):
+                continue  # a mark may stay out of a delegation that ends
+            marks = _marks(key, zone, around.records)
+            owners = {read_mark(mark) for mark in marks.values()}
+            if key in around.records and all(owner.startswith(self._instance + "/") for owner in owners):
+                for owner in owners:
+                    changes += _mark_changes(key, around.records[key], owner, marks, zone, around.delegated)
+        self.inner.perform(ChangeRecords(action.provider, zone, tuple(changes)))
 
-    def _around(self, action: ChangeRecords) -> dict[RecordKey, RecordSet]:
-        """The existing sets that an action changes, and their marks."""
-        keys = [change.key for change in action.changes]
-        keys += [mark_key(key, action.zone) for key in keys]
+    def _around(self, action: ChangeRecords) -> "_Around":
+        """What an action depends on: the sets that it changes or makes glue, their marks, and the delegations above them."""
+        zone = action.zone
+        glue = {key for change in action.changes for key in glue_of(change, zone)}
+        keys = [*(change.key for change in action.changes), *sorted(glue)]
+        above = {name for key in keys if key.type in GLUE for name in [key.name, *parents(key.name, zone)]}
+        records = self._read(zone, {key.name for key in keys} | {mark_key(key, zone).name for key in keys} | above)
+        before = {name for name in above if name != zone and RecordKey(name, "NS") in records}
+        after = set(before)
+        for change in action.changes:
+            if change.key.type == "NS" and change.key.name != zone:
+                (after.discard if change.after is None else after.add)(change.key.name)
         if isinstance(self.inner, ByName):
-            records = self.inner.observe_names(action.zone, {key.name for key in keys}).records
-        else:
-            records = self.inner.observe([action.zone])[0].records
-        return {key: records[key] for key in keys if key in records}
+            elsewhere = {
+                place.name
+                for key in keys
+                if before or after or (key in records and mark_key(key, zone) not in records)
+                for place in mark_places(key, zone)
+            }
+            records = {**records, **self._read(zone, elsewhere)} if elsewhere else records
+        return _Around(records, after, sorted(glue - {change.key for change in action.changes}))
 
-    def _check(self, change: RecordChange, marked: Marked, zone: str) -> None:
+    def _read(self, zone: str, names: set[str]) -> Mapping[RecordKey, RecordSet]:
+        """The record sets at some names, and perhaps others."""
+        if isinstance(self.inner, ByName):
+            return self.inner.observe_names(zone, names).records
+        return self.inner.observe([zone])[0].records
+
+    def _check(
+        self,
+        change: RecordChange,
+        marks: Mapping[RecordKey, RecordSet],
+        records: Mapping[RecordKey, RecordSet],
+    ) -> None:
         target = label(change.key)
         if not change.owner.startswith(self._instance + "/"):
             raise Foreign(target, f"the change is for {change.owner}; this is instance {self._instance}")
-        owner = marked.owners.get(change.key)
-        if owner is None:
-            present = marked.records.get(change.key)
+        if not marks:
+            present = records.get(change.key)
             if present is None:
                 return
             cause = f"exists without an owner mark of this instance: {show(present)}"
             raise Foreign(target, cause, "remove it by hand to manage it here, or use another name")
-        if not owner.startswith(self._instance + "/"):
-            where = mark_key(change.key, zone).name
-            raise Foreign(
-                target, f"belongs to {owner}", f"remove it with that owner; if that owner is gone, remove {where} TXT"
-            )
-
-    def _mark_change(self, change: RecordChange, marked: Marked, zone: str) -> RecordChange:
-        """The change of the mark. If the mark is right already, the provider only compares it again."""
-        before = marked.marks.get(change.key)
-        after = None if change.after is None else mark_record(change.owner, change.key, zone)
-        return RecordChange(mark_key(change.key, zone), before, after, change.owner)
+        for key, mark in marks.items():
+            owner = read_mark(mark)
+            if not owner.startswith(self._instance + "/"):
+                next_step = f"remove it with that owner; if that owner is gone, remove {key.name} TXT"
+                raise Foreign(target, f"belongs to {owner}", next_step)
 
     def close(self) -> None:
         """Close the inner provider."""
         self.inner.close()
+
+
+class _Around(NamedTuple):
+    """What an action depends on, as it was read: record sets, the delegated names after the action, and sets that are glue then."""
+
+    records: Mapping[RecordKey, RecordSet]
+    delegated: set[str]
+    glue: list[RecordKey]
+
+
+def _marks(key: RecordKey, zone: str, records: Mapping[RecordKey, RecordSet]) -> dict[RecordKey, RecordSet]:
+    """The existing marks of a set, usually one."""
+    return {place: records[place] for place in mark_places(key, zone) if place in records}
+
+
+def _mark_changes(
+    key: RecordKey,
+    after: RecordSet | None,
+    owner: str,
+    marks: Mapping[RecordKey, RecordSet],
+    zone: str,
+    delegated: set[str],
+) -> list[RecordChange]:
+    """The changes of a mark; one at another place is removed. If it is right already, the provider only compares it again."""
+    cut = cut_above(key.name, zone, delegated) if key.type in GLUE else ""
+    place = mark_key(key, zone, cut)
+    mark = None if after is None else mark_record(owner, key, zone, cut)
+    moved = [RecordChange(other, before, None, owner) for other, before in marks.items() if other != place]
+    return [*moved, RecordChange(place, marks.get(place), mark, owner)]
 
 
 def _without_marks(fact: ZoneFact) -> ZoneFact:

@@ -155,6 +155,23 @@ CASES: dict[Code, tuple[Break, str]] = {
         swap("dns.yaml", POLICY, "  targets:", "  whenAllUnhealthy: closed\n  targets:"),
         "dns.yaml:7:21",
     ),
+    Code.UNSUPPORTED_TYPE: (
+        lambda root: (
+            write(root, {"providers.yaml": PROVIDERS.replace("type: zonefile", "type: cloud"), "mail.yaml": RECORD})
+            and None
+        ),
+        "mail.yaml:7:3",
+    ),
+    Code.SUSPICIOUS_NAME: (put("mail.yaml", RECORD.replace("mail.example.com", "192.0.2.1")), "mail.yaml:8:12"),
+    Code.LARGE_SET: (
+        put(
+            "mail.yaml",
+            RECORD.replace("MX", "A").replace(
+                "[10 mail.example.com]", str([f"192.0.{n // 250}.{n % 250}" for n in range(4200)])
+            ),
+        ),
+        "mail.yaml:7:9",
+    ),
     Code.EARLY_TRAFFIC: (push_without_a_probe, "web.yaml:6:9"),
 }
 

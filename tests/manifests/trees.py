@@ -1,6 +1,7 @@
 """A small valid tree, provider types to resolve it with, and helpers that load variations of it."""
 
 from pathlib import Path
+from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -23,11 +24,18 @@ class PoolSettings(BaseModel):
     mode: str = "plain"
 
 
+class CloudSettings(PoolSettings):
+    """A DNS provider that cannot hold every type of records."""
+
+    record_types: ClassVar[frozenset[str]] = frozenset({"A", "AAAA", "CNAME", "TXT"})
+
+
 TYPES: dict[str, tuple[Role, type[BaseModel]]] = {
     "process": (Role.RUNTIME, RuntimeSettings),
     "engine": (Role.RUNTIME, RuntimeSettings),
     "file": (Role.ENDPOINTS, PoolSettings),
     "zonefile": (Role.DNS, PoolSettings),
+    "cloud": (Role.DNS, CloudSettings),
 }
 
 INSTANCE = """\

@@ -5,10 +5,16 @@ with the names inside them in lower case where the type allows that (RFC 4034 se
 dnspython is imported where it is needed: checking the settings of a provider must not load it.
 """
 
+import base64
 import re
 import socket
 from functools import lru_cache
+from io import BytesIO
 from ipaddress import IPv6Address
+from typing import Any
+
+from manifests.types import rdata as spelling
+from manifests.types import record_types
 
 PLAIN_NAME = re.compile(r"(?:[a-z0-9_*-]{1,63}\.)+")
 """Names without escapes, which need no further check of their labels."""
@@ -16,9 +22,10 @@ PLAIN_NAME = re.compile(r"(?:[a-z0-9_*-]{1,63}\.)+")
 PLAIN_TEXT = re.compile(r'"[ !#-\[\]-~]{0,255}"')
 """One quoted string without escapes: its spelling is canonical."""
 
-ONE_NAME = frozenset({"CNAME", "DNAME", "NS", "PTR"})
-NAME_LAST = ONE_NAME | {"MX", "SRV"}
-"""Types whose value is numbers followed by a name."""
+NAME_LAST = frozenset(row.name for row in record_types.TABLE.values() if row.hosts == (len(row.fields) - 1,))
+"""Types whose value ends with a name."""
+
+ONE_NAME = frozenset(kind for kind in NAME_LAST if len(record_types.TABLE[kind].fields) == 1)
 
 IDNA_DEVIATIONS = frozenset("\u00df\u03c2\u200c\u200d")
 """Characters whose A-label differs between the two versions of IDNA (UTS 46 section 7)."""
@@ -131,7 +138,7 @@ def type_name(text: str) -> str:
         raise ValueError(f"{text!r} is not a record type") from error
     if dns.rdatatype.is_metatype(kind):
         raise ValueError(f"{text!r} is a type for queries, not for records")
-    return dns.rdatatype.to_text(kind)
+    return record_types.number_name(int(kind))
 
 
 def escape_high(text: str) -> str:
@@ -165,7 +172,59 @@ def _any(kind: str, text: str, origin: str) -> str:
     try:
         base = dns.name.from_text(escape_high(origin))
         first = dns.rdata.from_text(dns.rdataclass.IN, number, escape_high(text), base, False)
-        wire = first.to_digestable()
-        return dns.rdata.from_wire(dns.rdataclass.IN, number, wire, 0, len(wire)).to_text()
+        return from_rdata(kind, first)
     except (dns.exception.DNSException, ValueError) as error:
         raise ValueError(f"{text!r} is not a value of type {kind}: {error}") from error
+
+
+def from_rdata(kind: str, rdata: Any) -> str:
+    """The canonical spelling of a value that dnspython has read: names in it as for digests, one word for digits of any length.
+
+    Types that `record_types` does not know have the generic form of RFC 3597, also where dnspython knows more of them.
+    """
+    import dns.rdata  # noqa: PLC0415
+
+    wire: bytes = rdata.to_digestable()
+    if kind.startswith("TYPE"):
+        return f"\\# {len(wire)} {wire.hex()}".rstrip()
+    # A known type may have been read from the generic form.
+    value = dns.rdata.from_wire(rdata.rdclass, rdata.rdtype, wire, 0, len(wire))
+    special = _SPECIAL.get(kind)
+    if special is not None:
+        return special(value)
+    text = value.to_text()
+    row = record_types.TABLE.get(kind)
+    if row is None or not row.joined:
+        return text
+    *words, digits = text.split(" ", row.joined - 1)
+    return " ".join([*words, digits.replace(" ", "")])
+
+
+def _certificate(rdata: Any) -> str:
+    """Numbers instead of mnemonics, which differ between programs."""
+    encoded = base64.b64encode(rdata.certificate).decode()
+    return f"{int(rdata.certificate_type)} {rdata.key_tag} {int(rdata.algorithm)} {encoded}"
+
+
+def _delegation_signer(rdata: Any) -> str:
+    return f"{rdata.key_tag} {int(rdata.algorithm)} {int(rdata.digest_type)} {rdata.digest.hex()}"
+
+
+def _service(rdata: Any) -> str:
+    """Parameters newer than RFC 9460 as `keyN`: programs know different ones."""
+    words = [str(int(rdata.priority)), rdata.target.to_text()]
+    for key, value in sorted(rdata.params.items()):
+        number = int(key)
+        name = record_types.PARAMETERS[number] if number < len(record_types.PARAMETERS) else f"key{number}"
+        if value is None:
+            words.append(name)
+        elif number < len(record_types.PARAMETERS):
+            words.append(f"{name}={value.to_text()}")
+        else:
+            octets = BytesIO()
+            value.to_wire(octets)
+            words.append(f"{name}={spelling.quoted(octets.getvalue())}")
+    return " ".join(words)
+
+
+_SPECIAL = {"CERT": _certificate, "DS": _delegation_signer, "HTTPS": _service, "SVCB": _service}

@@ -4,7 +4,7 @@ Called by all DNS providers, also those of third parties, so that they refuse th
 plain record sets whose values are canonical.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from providers.actions import RecordChange
 from providers.capabilities import PLAIN, DNSCapabilities
@@ -17,8 +17,18 @@ from providers.facts import RecordKey, RecordSet
 BESIDE_CNAME = frozenset({"CNAME", "RRSIG", "NSEC", "KEY"})
 """Types that may share a name with a CNAME (RFC 2181 section 10.1, RFC 4034 section 3)."""
 
+GLUE = frozenset({"A", "AAAA"})
+"""Types that a zone may have below a delegation, for its name servers (RFC 1034 section 4.2.1)."""
+
 AT_A_CUT = frozenset({"NS", "DS"})
 """Types for which the parent zone is authoritative at a delegated name (RFC 4035 section 2.4)."""
+
+
+SHOWN = 8
+"""Most values of a set in one message."""
+
+LONGEST = 120
+"""Characters of one value in a message."""
 
 
 def show(record: RecordSet | None) -> str:
@@ -30,7 +40,11 @@ def show(record: RecordSet | None) -> str:
         words.append(f"weight {record.weight}")
     if record.geo:
         words.append(f"for {record.geo}")
-    return f"{'alias of ' if record.alias else ''}{', '.join(record.values)} ({', '.join(words)})"
+    values = ", ".join(value if len(value) <= LONGEST else f"{value[:LONGEST]}…" for value in record.values[:SHOWN])
+    values = values or "values that cannot be read"
+    if len(record.values) > SHOWN:
+        values += f" and {len(record.values) - SHOWN} more values"
+    return f"{'alias of ' if record.alias else ''}{values} ({', '.join(words)})"
 
 
 def changed_sets(
@@ -72,6 +86,22 @@ def parents(name: str, zone: str) -> list[str]:
     return names
 
 
+def glue_of(change: RecordChange, zone: str) -> set[RecordKey]:
+    """The addresses that a change of a delegation makes glue, or that were glue before it."""
+    if change.key.type != "NS" or change.key.name == zone:
+        return set()
+    servers = {name for record in (change.before, change.after) if record is not None for name in record.values}
+    return {RecordKey(name, kind) for name in servers if in_zone(name, change.key.name) for kind in GLUE}
+
+
+def servers_of(changes: Iterable[RecordChange], records: Mapping[RecordKey, RecordSet]) -> frozenset[str]:
+    """The name servers of all delegations after some changes, and of the zone itself."""
+    after = {change.key: change.after for change in changes}
+    sets = [record for key, record in records.items() if key.type == "NS" and key not in after]
+    sets += [record for key, record in after.items() if key.type == "NS" and record is not None]
+    return frozenset(name for record in sets for name in record.values)
+
+
 def in_zone(name: str, zone: str) -> bool:
     """Whether an absolute, lower-case name is the zone's own name or lies below it."""
     return name == zone or name.endswith("." + zone)
@@ -89,7 +119,7 @@ def by_name(changes: Sequence[RecordChange]) -> dict[str, list[RecordChange]]:
     """Changes by name, with their owner marks: each group stays in one request when a change needs several."""
     groups: dict[str, list[RecordChange]] = {}
     for change in changes:
-        subject = marked_key(change.key)
+        subject = marked_key(change.key, change.after or change.before)
         groups.setdefault(change.key.name if subject is None else subject.name, []).append(change)
     return groups
 
@@ -136,23 +166,30 @@ def _check_result(
         return
     above = {parent for name in written for parent in parents(name, zone)}
     types: dict[str, set[str]] = {}
+    servers: dict[str, tuple[str, ...]] = {}
     groups: dict[tuple[str, str], dict[RecordKey, RecordSet]] = {}
     for key, record in records.items():
         if (key.name in written or key.name in above) and key not in result:
             types.setdefault(key.name, set()).add(key.type)
+            if key.type == "NS":
+                servers[key.name] = record.values
             if key.name in written:
                 groups.setdefault((key.name, key.type), {})[key] = record
     for key, after in result.items():
         if after is not None:
             types.setdefault(key.name, set()).add(key.type)
+            if key.type == "NS":
+                servers[key.name] = after.values
             groups.setdefault((key.name, key.type), {})[key] = after
     check_policies({group: groups[group] for group in {(key.name, key.type) for key, after in result.items() if after}})
     for key, after in result.items():
         if after is not None:
-            _check_name(zone, key, types)
+            _check_name(zone, key, types, servers)
 
 
-def _check_name(zone: str, key: RecordKey, types: Mapping[str, set[str]]) -> None:
+def _check_name(
+    zone: str, key: RecordKey, types: Mapping[str, set[str]], servers: Mapping[str, tuple[str, ...]]
+) -> None:
     target = label(key)
     present = types[key.name]
     if key.type == "CNAME" and key.name == zone:
@@ -164,14 +201,20 @@ def _check_name(zone: str, key: RecordKey, types: Mapping[str, set[str]]) -> Non
             f"a CNAME cannot share its name with other types: the name would have CNAME and {', '.join(others)}",
             "remove one of them, or use another name",
         )
-    if key.name != zone and "NS" in present and key.type not in AT_A_CUT:
+    if key.type == "DS" and "NS" not in present:
+        # BIND ignores such a DS silently.
+        cause = "a DS belongs to a delegation, and this name has no NS records"
+        raise Rejected(target, cause, "publish the NS records of the name as well")
+    at_cut = key.type in AT_A_CUT or (key.type in GLUE and key.name in servers.get(key.name, ()))
+    if key.name != zone and "NS" in present and not at_cut:
         raise Rejected(target, "the name is delegated by NS records", "publish it in the zone that it is delegated to")
     for parent in parents(key.name, zone):
-        delegated = types.get(parent, set()) & {"NS", "DNAME"}
-        if delegated:
-            kind = sorted(delegated)[0]
+        above = types.get(parent, set())
+        if "DNAME" in above:
+            raise Rejected(target, f"{parent} above it has a DNAME record", "use a name that is not below it")
+        if "NS" in above and not (key.type in GLUE and key.name in servers.get(parent, ())):
             raise Rejected(
-                target, f"{parent} above it has a {kind} record", "publish it in the zone that it is delegated to"
+                target, f"{parent} above it has a NS record", "publish it in the zone that it is delegated to"
             )
 
 

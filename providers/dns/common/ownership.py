@@ -6,11 +6,13 @@ everywhere. Each member of a routed set has its own mark: the mark's name contai
 may be longer than a label, and contain any character), and the mark's text contains the identifier.
 
 Names below a delegated name (or a DNAME) do not belong to the zone, so the mark of such a set is beside its name instead, at
-`_reconciler-<type>-<digest of the first label>.<rest of the name>`, and its text contains the label.
+`_reconciler-<type>-<digest of the first label>.<rest of the name>`, and its text contains the label. The mark of glue, an
+address of a name server below the delegation, is beside the delegated name in the same way, with all labels up to that name.
+A set that was written before the delegation keeps its mark at the usual place until it is written again: both are read.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
@@ -30,6 +32,9 @@ LABEL = " label="
 
 CUTS = frozenset({"NS", "DS", "DNAME"})
 """Types that remove the names below theirs from the zone (RFC 1034 section 4.2, RFC 6672 section 2.3)."""
+
+GLUE = frozenset({"A", "AAAA"})
+"""Types that a zone may have below a delegation."""
 
 DIGEST = 20
 """Hexadecimal digits of a set identifier's digest (80 bits): a label has 63 characters, and the longest type needs 10."""
@@ -61,8 +66,21 @@ class Marked:
     marks: dict[RecordKey, RecordSet]
 
 
-def mark_key(key: RecordKey, zone: str = "") -> RecordKey:
-    """The key of the mark of a record set; `zone` distinguishes the name servers of the zone itself from a delegation.
+def cut_above(name: str, zone: str, delegated: Collection[str]) -> str:
+    """The highest delegated name at or above a name, below the apex of the zone; empty when there is none."""
+    cut = ""
+    while len(name) > len(zone):
+        if name in delegated:
+            cut = name
+        name = _first_label(name)[1]
+    return cut
+
+
+def mark_key(key: RecordKey, zone: str = "", cut: str = "") -> RecordKey:
+    """The key of the mark of a record set.
+
+    `zone` distinguishes the name servers of the zone itself from a delegation; `cut` is the delegated name at or above the
+    name of glue.
 
     Raises:
         Rejected: the set's own name is reserved for marks, or is too long for one.
@@ -72,17 +90,28 @@ def mark_key(key: RecordKey, zone: str = "") -> RecordKey:
         raise Rejected(
             target, f"names that begin with {PREFIX} or {WILDCARD} are reserved for owner marks", "rename it"
         )
-    name, cut = WILDCARD + key.name[2:] if key.name.startswith("*.") else key.name, ""
-    if key.type in CUTS and key.name != zone:
-        first, name = _first_label(key.name)
-        cut = f"-{_digest(first)}"
+    name, digest = WILDCARD + key.name[2:] if key.name.startswith("*.") else key.name, ""
+    labels = _labels(key, zone, cut)
+    if labels:
+        name = key.name[len(labels) + 1 :]
+        digest = f"-{_digest(labels)}"
     member = f"_{_digest(key.set_id)}" if key.set_id else ""
-    mark_name = f"{PREFIX}{key.type.lower()}{cut}{member}.{name}"
+    mark_name = f"{PREFIX}{key.type.lower()}{digest}{member}.{name}"
     length = len(mark_name.rstrip("."))
     if length > MAX_NAME:
         cause = f"the name of its owner mark would have {length} characters, at most {MAX_NAME} are allowed"
         raise Rejected(target, cause, "shorten the name")
     return RecordKey(mark_name, "TXT")
+
+
+def mark_places(key: RecordKey, zone: str) -> list[RecordKey]:
+    """All keys that the mark of a set may have: the usual one, and for an address those beside a delegation above it."""
+    places = [mark_key(key, zone)]
+    name = key.name
+    while key.type in GLUE and len(name) > len(zone) and name.endswith("." + zone):
+        places.append(mark_key(key, zone, name))
+        name = _first_label(name)[1]
+    return places
 
 
 def marked_key(key: RecordKey, record: RecordSet | None = None) -> RecordKey | None:
@@ -100,20 +129,30 @@ def marked_key(key: RecordKey, record: RecordSet | None = None) -> RecordKey | N
     head, _, set_id = text.partition(MEMBER)
     member = set_id if member and _digest(set_id) == member else member
     cut, _, cut_label = kind.partition("-")
-    if cut_label and cut.upper() in CUTS:
+    if cut_label and cut.upper() in CUTS | GLUE:
         label_text = head.partition(LABEL)[2]
         return RecordKey(f"{label_text if _digest(label_text) == cut_label else cut_label}.{name}", cut.upper(), member)
     return RecordKey("*." + name[len(WILDCARD) :] if name.startswith(WILDCARD) else name, kind.upper(), member)
 
 
-def mark_record(owner: str, key: RecordKey | None = None, zone: str = "") -> RecordSet:
-    """The mark that names `owner` (`<instance>/<object key>`) of the set `key`; its key is `mark_key(key)`."""
+def mark_record(owner: str, key: RecordKey | None = None, zone: str = "", cut: str = "") -> RecordSet:
+    """The mark that names `owner` (`<instance>/<object key>`) of the set `key`; its key is `mark_key(key, zone, cut)`."""
     text = SYNTAX + owner
-    if key is not None and key.type in CUTS and key.name != zone:
-        text += LABEL + _first_label(key.name)[0]
+    labels = "" if key is None else _labels(key, zone, cut)
+    if labels:
+        text += LABEL + labels
     if key is not None and key.set_id:
         text += MEMBER + key.set_id
     return RecordSet(MARK_TTL, (quote(text),))
+
+
+def _labels(key: RecordKey, zone: str, cut: str) -> str:
+    """The labels that the name of a mark leaves out, because names below them do not belong to the zone."""
+    if key.type in CUTS and key.name != zone:
+        return _first_label(key.name)[0]
+    if key.type in GLUE and cut:
+        return key.name[: len(key.name) - len(_first_label(cut)[1]) - 1]
+    return ""
 
 
 def _first_label(name: str) -> tuple[str, str]:

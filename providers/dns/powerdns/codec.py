@@ -8,14 +8,21 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from manifests.types import record_types
 from providers.dns.common import canonical
 from providers.facts import RecordKey, RecordSet
 
-PARAMETERS = frozenset({"HTTPS", "SVCB"})
+PARAMETERS = frozenset(
+    kind for kind, row in record_types.TABLE.items() if any(field.label == "PARAMETERS" for field in row.fields)
+)
 """Types whose values have parameters, `key=value` (RFC 9460 section 2.1)."""
 
-BARE_PARAMETER = re.compile(r'="([!#-\[\]-~]*)"')
-"""A quoted parameter that needs no quotes."""
+BARE_PARAMETER = re.compile(r' (mandatory|alpn|port|ipv4hint|ipv6hint)="([!#-\[\]-~]*)"')
+"""A quoted parameter that PowerDNS writes without quotes."""
+
+
+EMPTY = "\\# 0"
+"""A value without octets, of a type without a name."""
 
 
 def decode(rrsets: Iterable[Any]) -> dict[RecordKey, RecordSet]:
@@ -52,7 +59,13 @@ def encode(key: RecordKey, after: RecordSet | None) -> dict[str, object]:
 
 def content(kind: str, value: str) -> str:
     """A canonical value in PowerDNS's spelling."""
-    return BARE_PARAMETER.sub(r"=\1", value) if kind in PARAMETERS else value
+    if kind in PARAMETERS:
+        return BARE_PARAMETER.sub(r" \1=\2", value)
+    if kind == "LOC" and value.count("m") == 1:
+        return " ".join([value, *record_types.LOCATION_SIZES])
+    if kind.startswith("TYPE") and value == EMPTY:
+        return EMPTY + " "
+    return value
 
 
 def _value(kind: str, text: str) -> str:

@@ -16,7 +16,18 @@ from manifests.gc_pause import collector_paused
 from manifests.values.desired import SECOND, Role
 from providers.actions import ChangeRecords, RecordChange
 from providers.capabilities import Atomic, DNSCapabilities, Write
-from providers.dns.common.change import by_name, canonical_change, changed_sets, in_zone, parents, show, zone_name
+from providers.dns.common.change import (
+    AT_A_CUT,
+    GLUE,
+    by_name,
+    canonical_change,
+    changed_sets,
+    in_zone,
+    parents,
+    servers_of,
+    show,
+    zone_name,
+)
 from providers.dns.common.ownership import PREFIX
 from providers.dns.common.routing import label
 from providers.dns.powerdns import codec
@@ -117,7 +128,7 @@ class PowerDNSZones:
         result = changed_sets(zone, read.records, changes, self.capabilities)
         if not result:
             return
-        self._check_children(zone, result)
+        self._check_children(zone, result, servers_of(changes, read.records))
         requests = _requests(zone, changes, result, self.capabilities.batch_octets)
         # From here on the zone may differ from the last read.
         self._known.pop(zone, None)
@@ -266,9 +277,16 @@ class PowerDNSZones:
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
-    def _check_children(self, zone: str, result: Mapping[RecordKey, RecordSet | None]) -> None:
-        """Refuse names that another zone of the same server contains: the server would write them and never answer with them."""
-        written = {key.name for key, after in result.items() if after is not None and key.type not in ("NS", "DS")}
+    def _check_children(self, zone: str, result: Mapping[RecordKey, RecordSet | None], servers: frozenset[str]) -> None:
+        """Refuse names that another zone of the same server contains: the server would write them and never answer with them.
+
+        Except the parts of a delegation, which other servers of the zone above need: NS, DS and glue.
+        """
+        written = {
+            key.name
+            for key, after in result.items()
+            if after is not None and key.type not in AT_A_CUT and not (key.type in GLUE and key.name in servers)
+        }
         candidates = {above for name in written for above in [name, *parents(name, zone)] if above != zone}
         candidates = {
             name for name in candidates if not name.startswith(PREFIX)
@@ -282,7 +300,7 @@ class PowerDNSZones:
             if reply.status != 200 or not listed:
                 raise Unreachable(target, f"{self._settings.url} answers {reply.status} to the request for its zones")
             children = candidates & {str(row.get("name", "")).lower() for row in listed if isinstance(row, Mapping)}
-        for name in sorted(written):
+        for name in sorted(written, key=lambda name: (name.startswith(PREFIX), name)):
             for above in [name, *parents(name, zone)]:
                 if above in children:
                     cause = f"the server has a zone {above}, which hides this name"

@@ -16,10 +16,11 @@ from manifests.values.desired import SECOND, Role
 from providers.actions import ChangeRecords, RecordChange
 from providers.capabilities import Atomic, DNSCapabilities, ReadBack, Write
 from providers.dns.common.change import changed_sets, in_zone, parents, show, zone_name
-from providers.dns.rfc2136 import read, update
+from providers.dns.common.routing import label
+from providers.dns.rfc2136 import read, refusals, update
 from providers.dns.rfc2136.connection import Clocks
 from providers.dns.rfc2136.names import Names
-from providers.dns.rfc2136.queries import look
+from providers.dns.rfc2136.queries import TRIES, look
 from providers.dns.rfc2136.settings import RFC2136Settings
 from providers.dns.rfc2136.transfer import catch_up, transfer
 from providers.errors import Conflict, OutcomeUnknown, ProviderError, Rejected, Unreachable
@@ -91,7 +92,8 @@ class RFC2136Zones:
         """Change record sets, and read them back.
 
         All or nothing when the changes fit into one message of 64 KB. Larger ones are split between names: a set, its owner
-        mark and all else at its name stay together; an error then says how many of the messages were carried out.
+        mark and all else at its name stay together; an error then says how many of the messages were carried out. A set that
+        does not fit into one message is written by differences, so that it always has values.
 
         Raises:
             Conflict, Gone: a set is not as the plan saw it, or became something else while it was written; or the server
@@ -116,11 +118,12 @@ class RFC2136Zones:
             for index, part in enumerate(messages):
                 done = f"{index} of {len(messages)} messages were carried out before" if index else update.NOTHING
                 try:
-                    update.send(self._server, connection, signer, zone, part, done)
+                    message = part
+                    if part.expects is not None:
+                        message = update.guarded(part, self._version_with(zone, part.expects))
+                    update.send(self._server, connection, signer, zone, message, done)
                 except Rejected as error:
-                    if len(result) > 2 and not self._has_rights(zone, [key.name for key in result]):
-                        raise Rejected(error.target, error.cause, error.next_step, whole=True) from error
-                    raise
+                    raise self._explained(zone, error, part, list(result)) from error
                 except Unreachable as error:
                     if not index:
                         raise
@@ -129,7 +132,7 @@ class RFC2136Zones:
                         error.target, error.cause, error.next_step or "the zone is read again automatically"
                     ) from error
         if known is not None:
-            self._transferred[zone] = known
+            self._transferred.setdefault(zone, known)
         self._read_back(zone, result)
 
     def check(self, zones: Collection[str]) -> tuple[str, ...]:
@@ -156,6 +159,16 @@ class RFC2136Zones:
     def close(self) -> None:
         """Forget the zones that were read. No connection outlives a call."""
         self._transferred.clear()
+
+    def _explained(self, zone: str, error: Rejected, part: update.Part, written: list[RecordKey]) -> Rejected:
+        """The refusal of an update, with what the server says about a harmless one: whether the key has rights at all."""
+        refused = refusals.REFUSED_TEXT in error.cause
+        if error.whole or (len(written) <= 2 and not refused):
+            return error
+        if not self._has_rights(zone, [key.name for key in written]):
+            whole = len(written) > 2
+            return Rejected(error.target, error.cause, error.next_step, whole=whole)
+        return refusals.limit_reached(error, part.shows) if refused else error
 
     def _has_rights(self, zone: str, names: list[str]) -> bool:
         """Whether the key may update some of these names, so that a part of a refused change may be accepted.
@@ -187,10 +200,31 @@ class RFC2136Zones:
         cause = "the server carried out an update whose prerequisite cannot hold: it does not check prerequisites"
         raise Rejected(f"zone {zone}", cause, "use a server that implements section 3.2 of RFC 2136")
 
+    def _version_with(self, zone: str, expected: Mapping[RecordKey, RecordSet | None]) -> bytes:
+        """The SOA of the present version of a zone, in which these sets are as expected.
+
+        Raises:
+            Conflict: a set is not as expected.
+            Unreachable: the zone changes faster than it can be read.
+        """
+        signer = self._server.signer(self._server.reading_key, zone)
+        for _ in range(TRIES):
+            with self._server.connection() as connection:
+                serial, soa = read.version(self._server, connection, signer, zone)
+            current = self._query(zone, expected, candidates=expected) if self._by_queries else self._whole(zone)
+            if current.serial == serial:
+                key = _first_difference(expected, current.records)
+                if key is None:
+                    return soa
+                cause = f"was changed by another writer while it was written: expected {show(expected[key])}, found {show(current.records.get(key))}"
+                raise Conflict(label(key), cause, "retried automatically")
+        raise Unreachable(f"zone {zone}", f"changed {TRIES} times while it was read", "retried automatically")
+
     def _fact(self, name: str) -> ZoneFact:
         zone = zone_name(name)
         if self._by_queries:
-            current = self._query(zone, self._names.of(zone))
+            known = self._names.of(zone)
+            current = self._query(zone, known, candidates=known)
             return ZoneFact(name, current.serial, dict(current.records), {}, self.capabilities)
         fact = self._current(zone).fact
         return fact if fact.zone == name else replace(fact, zone=name)
@@ -225,9 +259,15 @@ class RFC2136Zones:
         self._transferred[zone] = known
         return known
 
-    def _query(self, zone: str, keys: Iterable[RecordKey], changes: Iterable[RecordChange] = ()) -> read.Zone:
+    def _query(
+        self,
+        zone: str,
+        keys: Iterable[RecordKey],
+        changes: Iterable[RecordChange] = (),
+        candidates: Mapping[RecordKey, RecordSet | None] = MappingProxyType({}),
+    ) -> read.Zone:
         with self._server.connection() as connection:
-            return look(self._server, connection, zone, keys, changes)
+            return look(self._server, connection, zone, keys, changes, candidates)
 
     def _query_changes(self, zone: str, changes: list[RecordChange]) -> read.Zone:
         """The sets of some changes, by queries. Their names are saved before anything is written."""
@@ -235,18 +275,26 @@ class RFC2136Zones:
         changes = [change for change in changes if in_zone(change.key.name, zone)]
         keys = {change.key for change in changes}
         new = self._names.add(zone, keys)
-        current = self._query(zone, keys, changes)
+        known = self._names.of(zone)
+        try:
+            current = self._query(zone, keys, changes, {**known, **_expected(changes, known)})
+        except Rejected:
+            self._names.drop(zone, new)  # nothing is written: later looks need not ask for them
+            raise
         for change in changes:
             present = current.records.get(change.key)
             # The owner of a set that no look has read is unknown: not even an equal set is adopted silently.
             if change.key in new and change.before is None and present is not None:
                 cause = f"exists, but was not observed before: {show(present)}"
                 raise Conflict(f"{change.key.name} {change.key.type}", cause, "retried automatically")
+        # Saved before it is written: after a kill -9 the next look compares it.
+        after = {change.key: change.after for change in changes if change.after is not None}
+        self._names.remember(zone, {key: record for key, record in after.items() if key in current.hidden})
         return current
 
     def _read_back(self, zone: str, result: Mapping[RecordKey, RecordSet | None]) -> None:
         try:
-            current = self._query(zone, result) if self._by_queries else self._whole(zone)
+            current = self._query(zone, result, candidates=result) if self._by_queries else self._whole(zone)
             if not self._by_queries and _first_difference(result, current.records) is not None:
                 # Only a whole transfer proves the difference: when the server increments its serial later, neither the
                 # serial nor the changes contain this update yet.
@@ -263,6 +311,17 @@ class RFC2136Zones:
             raise Conflict(f"{key.name} {key.type}", cause, step)
         if self._by_queries:
             self._names.drop(zone, {key for key, after in result.items() if after is None})
+
+
+def _expected(
+    changes: Iterable[RecordChange], known: Mapping[RecordKey, RecordSet | None]
+) -> dict[RecordKey, RecordSet]:
+    """What the changed sets may be, where nothing is remembered of them."""
+    return {
+        change.key: record
+        for change in changes
+        if known.get(change.key) is None and (record := change.before or change.after) is not None
+    }
 
 
 def _around(

@@ -3,8 +3,9 @@
 Used by `provider.py`, `queries.py`, `transfer.py` (whole zones) and `update.py`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple
 
 from providers.dns.rfc2136 import wire
@@ -45,10 +46,14 @@ class Server:
 
 
 class Zone(NamedTuple):
-    """A complete zone: its serial and all record sets except the SOA, by key, values sorted."""
+    """A complete zone: its serial and all record sets except the SOA, by key, values sorted.
+
+    `hidden`: sets that queries do not show, because another zone of the server answers for their names.
+    """
 
     serial: int
     records: dict[RecordKey, RecordSet]
+    hidden: frozenset[RecordKey] = frozenset()
 
 
 class Sets:
@@ -90,7 +95,9 @@ class Question(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """One verified answer with canonical record sets: of the answer section, and NS sets of the authority section."""
+    """One verified answer with canonical record sets: of the answer section, NS sets of the authority section, and the addresses of
+    the additional section (`glue`).
+    """
 
     question: Question
     rcode: int
@@ -98,10 +105,17 @@ class Answer(NamedTuple):
     records: dict[RecordKey, RecordSet]
     referral: dict[RecordKey, RecordSet]
     serial: int | None
+    soa: bytes = b""
+    glue: Mapping[RecordKey, RecordSet] = MappingProxyType({})
 
 
 def serial(server: Server, connection: Connection, signer: Signer | None, zone: str) -> int:
-    """The serial of a zone.
+    """The serial of a zone. Raises as `version`."""
+    return version(server, connection, signer, zone)[0]
+
+
+def version(server: Server, connection: Connection, signer: Signer | None, zone: str) -> tuple[int, bytes]:
+    """The serial of a zone, and the value of its SOA in wire form, names not compressed.
 
     Raises:
         Unreachable: no answer, or the server cannot serve the zone now.
@@ -112,7 +126,7 @@ def serial(server: Server, connection: Connection, signer: Signer | None, zone: 
         raise read_refused(zone, "a query", answer.rcode, server.reading_key)
     if answer.serial is None or not answer.authoritative:
         raise Rejected(f"zone {zone}", "the server is not authoritative for this zone", not_served(zone))
-    return answer.serial
+    return answer.serial, answer.soa
 
 
 def ask(
@@ -164,12 +178,13 @@ def _answer(message: wire.Message, expected: tuple[Question, Verifier] | None) -
         verifier.check(message, tsig)
     if message.flags & wire.TRUNCATED:
         raise wire.Malformed("the server truncated the answer")
-    groups = (Sets(), Sets())
-    soa_serial = None
+    groups = (Sets(), Sets(), Sets())
+    soa_serial, soa = None, b""
     for section, record in records:
         if section == 0 and record.type == wire.SOA and record.owner == question.name:
             soa_serial = wire.serial_at(message, record)
-        elif section == 0 or (section == 1 and record.type == wire.NS):
+            soa = wire.soa_at(message, record)
+        elif section == 0 or record.type in ((wire.NS,) if section == 1 else (wire.A, wire.AAAA)):
             groups[section].add(message, record, names)
     flags = message.flags
     return Answer(
@@ -179,4 +194,6 @@ def _answer(message: wire.Message, expected: tuple[Question, Verifier] | None) -
         groups[0].all(),
         groups[1].all(),
         soa_serial,
+        soa,
+        groups[2].all(),
     )

@@ -79,17 +79,55 @@ def bad_signature(zone: str, error: BadSignature, key: KeySettings | None, right
     return Rejected(f"zone {zone}", f"key {name}: {error}", step, whole=True)
 
 
-def update_refused(zone: str, rcode: int, done: str, key: KeySettings | None) -> ProviderError:
-    """The error for an update that the server answered with `rcode`. `done` names the messages that were carried out."""
+MANY_VALUES = 100
+"""Values of a set that BIND allows by default (`max-records-per-type`, since 9.18.28 and 9.20)."""
+
+
+REFUSED_TEXT = "refuses updates (REFUSED)"
+"""In the cause of the error for this code."""
+
+
+def limit_reached(error: Rejected, largest: tuple[int, str]) -> Rejected:
+    """The error for an update that the server refuses although the key may update the zone: Knot says so at a limit."""
+    cause = error.cause.replace(REFUSED_TEXT, "refuses this update (REFUSED), although the key may update the zone")
+    count, name = largest
+    shown = f"; its largest set is {name} with {count} value{'s' if count != 1 else ''}" if count > 1 else ""
+    next_step = (
+        "check the server's log: the zone may have reached a limit, such as Knot's zone-max-size, or a rule of the server may"
+        " not allow one of these names or types"
+    )
+    return Rejected(error.target, cause + shown, next_step)
+
+
+def update_refused(
+    zone: str, rcode: int, done: str, key: KeySettings | None, largest: tuple[int, str] = (0, "")
+) -> ProviderError:
+    """The error for an update that the server answered with `rcode`.
+
+    `done` names the messages that were carried out; `largest` is the largest set of the update, with its number of values.
+    """
     target, code = f"zone {zone}", code_text(rcode)
+    count, name = largest
+    if rcode == SERVFAIL and count > MANY_VALUES:
+        # BIND says no more than this code; its log has the reason. Rejected: without this set the rest may be accepted.
+        cause = f"the server could not write {name} with {count} values ({code}); {done}"
+        next_step = (
+            f"check the server's log; BIND allows {MANY_VALUES} values in a set unless max-records-per-type in its zone"
+            f" {zone} says otherwise (0: any number), or publish fewer values"
+        )
+        return Rejected(target, cause, next_step)
     if rcode in PREREQUISITES:
         cause = f"another writer changed a record set during the update ({code}); {done}"
         return Conflict(target, cause, "retried automatically")
     if rcode == SERVFAIL:
         cause = f"the server could not write the zone ({code}); {done}"
-        return Unreachable(target, cause, "check the server's log: its zone or journal file may not be writable")
+        next_step = (
+            "check the server's log: its zone or journal file may not be writable, or a limit of the zone is reached, such as"
+            " BIND's max-records or max-types-per-name"
+        )
+        return Unreachable(target, cause, next_step)
     if rcode == REFUSED:
-        return Rejected(target, f"the server refuses updates ({code}); {done}", allow_update(zone, key))
+        return Rejected(target, f"the server {REFUSED_TEXT}; {done}", allow_update(zone, key))
     if rcode in (NOTAUTH, NOTZONE):
         # BIND answers so for zones it is not primary for, Knot also without the right to update.
         cause = f"the server does not accept the update of this zone ({code}); {done}"

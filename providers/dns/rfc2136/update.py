@@ -1,15 +1,17 @@
 """Dynamic updates (RFC 2136) with prerequisites as compare-and-swap: the server checks the state that the plan expects.
 
 Used by `provider.py` and `queries.py`. By the protocol a message is all or nothing. Changes that do not fit into one message
-(64 KB) are split between names; a record set, its owner mark and all other sets at its name stay in one message.
+(64 KB) are split between names; a record set, its owner mark and all other sets at its name stay in one message. Changes at one
+name that do not fit are written as `large.py` says.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from providers.actions import RecordChange
 from providers.dns.common.change import by_name, canonical_change
-from providers.dns.rfc2136 import wire
+from providers.dns.common.routing import label
+from providers.dns.rfc2136 import large, wire
 from providers.dns.rfc2136.connection import BadSignature, Connection, Lost, Signer, number, walk
 from providers.dns.rfc2136.read import Server
 from providers.dns.rfc2136.refusals import NOERROR, allow_update, bad_signature, code_text, update_refused
@@ -21,11 +23,17 @@ NOTHING = "nothing was changed"
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The records of one message: prerequisites and updates."""
+    """The records of one message: prerequisites and updates.
+
+    `expects`: sets that the zone must have right before, which the SOA of that version proves: `guarded` adds it to the
+    prerequisites. None: the prerequisites say all. `shows` names the largest set of the message and its number of values.
+    """
 
     prerequisites: list[bytes]
     updates: list[bytes]
     size: int
+    expects: Mapping[RecordKey, RecordSet | None] | None = None
+    shows: tuple[int, str] = (0, "")
 
 
 def canonical_changes(changes: Iterable[RecordChange]) -> list[RecordChange]:
@@ -54,22 +62,33 @@ def parts(
         room: octets of one message for the records.
 
     Raises:
-        Rejected: the changes at one name do not fit into a message, or would remove all name servers of the zone.
+        Rejected: one value does not fit into a message, or the change would remove all name servers of the zone.
     """
     used = {key.name for key in records}
     messages: list[Part] = []
-    for name, group in by_name(changes).items():
+    for group in by_name(changes).values():
         if not any(change.key in result for change in group):
             continue
         part = _part(zone, group, result, records, used)
         if part.size > room:
-            cause = f"its change needs a message of {part.size} octets, at most {room} are possible"
-            raise Rejected(f"{name} in zone {zone}", cause, "publish fewer or shorter values at this name")
-        if messages and messages[-1].size + part.size <= room:
+            messages += _large(zone, group, result, records, used, room)
+            continue
+        if messages and messages[-1].expects is None and messages[-1].size + part.size <= room:
             last = messages.pop()
-            part = Part(last.prerequisites + part.prerequisites, last.updates + part.updates, last.size + part.size)
+            part = Part(
+                last.prerequisites + part.prerequisites,
+                last.updates + part.updates,
+                last.size + part.size,
+                shows=max(last.shows, part.shows),
+            )
         messages.append(part)
     return messages
+
+
+def guarded(part: Part, soa: bytes) -> Part:
+    """The message for the version of the zone that has this SOA (the value in wire form), and for no other."""
+    version = wire.record_wire(wire.ZONE_POINTER, wire.SOA, wire.CLASS_IN, 0, soa)
+    return replace(part, prerequisites=[version, *part.prerequisites])
 
 
 def room_for(zone: str, signer: Signer | None) -> int:
@@ -93,7 +112,7 @@ def send(server: Server, connection: Connection, signer: Signer | None, zone: st
     """
     rcode = exchange(server, connection, signer, zone, part, done)
     if rcode != NOERROR:
-        raise update_refused(zone, rcode, done, server.settings.update_key)
+        raise update_refused(zone, rcode, done, server.settings.update_key, part.shows)
 
 
 def exchange(server: Server, connection: Connection, signer: Signer | None, zone: str, part: Part, done: str) -> int:
@@ -147,6 +166,8 @@ def equals(zone: str, key: RecordKey, before: RecordSet | None) -> list[bytes]:
     owner, kind = wire.owner_wire(key.name, zone), wire.type_number(key.type)
     if before is None:
         return [wire.record_wire(owner, kind, wire.CLASS_NONE, 0, b"")]
+    if not before.values:
+        return [exists(zone, key)]  # queries do not show its values
     values = (_value(key, value) for value in before.values)
     return [wire.record_wire(owner, kind, wire.CLASS_IN, 0, value) for value in values]
 
@@ -183,7 +204,39 @@ def _part(
             values = (_value(key, value) for value in change.after.values)
             additions += [wire.record_wire(owner, kind, wire.CLASS_IN, change.after.ttl, value) for value in values]
     updates = [*removals, *additions, *last]
-    return Part(prerequisites, updates, sum(map(len, prerequisites)) + sum(map(len, updates)))
+    return Part(prerequisites, updates, sum(map(len, prerequisites)) + sum(map(len, updates)), shows=_largest(group))
+
+
+def _largest(group: Iterable[RecordChange]) -> tuple[int, str]:
+    """The number of values of the largest set that is written, and that set."""
+    written = ((len(change.after.values), label(change.key)) for change in group if change.after is not None)
+    return max(written, default=(0, ""))
+
+
+def _large(
+    zone: str,
+    group: list[RecordChange],
+    result: Mapping[RecordKey, RecordSet | None],
+    records: Mapping[RecordKey, RecordSet],
+    used: set[str],
+    room: int,
+) -> list[Part]:
+    """The messages for changes at one name that do not fit into one. Long sets are not compared value by value."""
+    short = [change for change in group if large.replaces_whole(change, result, records.get(change.key))]
+    whole = [change for change in group if change not in short and large.removes_whole(change, result)]
+    head = _part(zone, short, result, records, used)
+    first = [*(removal(zone, change.key) for change in whole), *head.updates]
+    prerequisites = list(head.prerequisites)
+    for change in group:
+        if change not in short and change.key in result and change.key not in records:
+            prerequisites += [*equals(zone, change.key, None), *_alone(zone, change.key, records, used)]
+    left = room - sum(map(len, prerequisites)) - large.SOA_OCTETS
+    messages = []
+    for index, chunk in enumerate(large.chunks(zone, group, result, records, first, left)):
+        needed = [] if index else prerequisites
+        size = sum(map(len, needed)) + sum(map(len, chunk.updates))
+        messages.append(Part(needed, chunk.updates, size, chunk.before, _largest(group)))
+    return messages
 
 
 def _alone(zone: str, key: RecordKey, records: Mapping[RecordKey, RecordSet], used: set[str]) -> list[bytes]:

@@ -19,6 +19,7 @@ import dns.rdata
 import dns.rdataclass
 import dns.rdatatype
 
+from manifests.types import record_types
 from providers.dns.common import canonical
 
 A, NS, CNAME, SOA, PTR, TXT, AAAA, DNAME, TSIG, IXFR, AXFR, ANY = 1, 2, 5, 6, 12, 16, 28, 39, 250, 251, 252, 255
@@ -174,8 +175,7 @@ def value_at(message: Message, record: Record, names: dict[int, str]) -> str:
                 raise Malformed(f"a value of type {type_text(kind)} has a wrong length")
             return name
         rdata = dns.rdata.from_wire(dns.rdataclass.IN, dns.rdatatype.RdataType.make(kind), wire, at, length)
-        digest = rdata.to_digestable()
-        return dns.rdata.from_wire(dns.rdataclass.IN, rdata.rdtype, digest, 0, len(digest)).to_text()
+        return canonical.from_rdata(type_text(kind), rdata)
     except (dns.exception.DNSException, ValueError, IndexError, struct.error) as error:
         raise Malformed(f"a value of type {type_text(kind)} at {record.owner} is broken: {error}") from error
 
@@ -187,16 +187,26 @@ def serial_at(message: Message, record: Record) -> int:
     return int.from_bytes(message.wire[record.at + record.length - 20 :][:4], "big")
 
 
+def soa_at(message: Message, record: Record) -> bytes:
+    """The value of the SOA record, its names as the server spells them, not compressed. Raises `Malformed`."""
+    try:
+        rdata = dns.rdata.from_wire(dns.rdataclass.IN, dns.rdatatype.SOA, message.wire, record.at, record.length)
+        return rdata.to_wire() or b""
+    except (dns.exception.DNSException, ValueError) as error:
+        raise Malformed(f"the SOA record is broken: {error}") from error
+
+
 @lru_cache(maxsize=512)
 def type_text(number: int) -> str:
-    """The mnemonic of a type, as `canonical.type_name` gives it."""
-    return dns.rdatatype.to_text(dns.rdatatype.RdataType.make(number))
+    """The name of a type, as `canonical.type_name` gives it."""
+    return record_types.number_name(number)
 
 
 @lru_cache(maxsize=512)
 def type_number(text: str) -> int:
-    """The number of a type whose mnemonic is canonical."""
-    return int(dns.rdatatype.from_text(text))
+    """The number of a type whose name is canonical."""
+    row = record_types.TABLE.get(text)
+    return row.number if row is not None else int(dns.rdatatype.from_text(text))
 
 
 @lru_cache(maxsize=4096)
@@ -262,7 +272,8 @@ def value_wire(kind: str, value: str) -> bytes:
         return bytes((len(octets),)) + octets
     try:
         text = canonical.escape_high(value)
-        rdata = dns.rdata.from_text(dns.rdataclass.IN, kind, text, dns.name.root, False)
+        number = dns.rdatatype.RdataType.make(type_number(kind))
+        rdata = dns.rdata.from_text(dns.rdataclass.IN, number, text, dns.name.root, False)
         wire: bytes = rdata.to_wire() or b""
     except (dns.exception.DNSException, ValueError) as error:
         raise ValueError(f"{value!r} is not a value of type {kind}: {error}") from error

@@ -24,28 +24,6 @@ from providers.facts import RecordKey, RecordSet, ZoneFact
 from providers.lib.clock import boottime
 from providers.spi import Context
 
-TYPES = frozenset(
-    {
-        "A",
-        "AAAA",
-        "CAA",
-        "CNAME",
-        "DS",
-        "HTTPS",
-        "MX",
-        "NAPTR",
-        "NS",
-        "PTR",
-        "SPF",
-        "SRV",
-        "SSHFP",
-        "SVCB",
-        "TLSA",
-        "TXT",
-    }
-)
-"""Record types of Route 53 without SOA, which belongs to the zone."""
-
 BATCH_CHANGES = 1000
 """Elements of one change batch; replacing a set takes two."""
 
@@ -76,7 +54,7 @@ class Route53Zones:
     role: ClassVar[Role] = Role.DNS
     Settings: ClassVar[type[BaseModel]] = Route53Settings
     capabilities = DNSCapabilities(
-        types=TYPES,
+        types=Route53Settings.record_types,
         weight=(0, 255),
         geo=frozenset(GeoKind),
         subdivisions=frozenset({"US"}),

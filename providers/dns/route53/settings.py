@@ -1,6 +1,6 @@
 """Settings of `type: route53`. Apart from the provider so that manifests are checked without boto3 and DNS code."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -16,8 +16,33 @@ Patience = Annotated[Deadline, AfterValidator(durations.between(100 * MILLISECON
 SyncPatience = Annotated[Deadline, AfterValidator(durations.between(0, 300 * SECOND))]
 
 
+TYPES = frozenset(
+    [
+        "A",
+        "AAAA",
+        "CAA",
+        "CNAME",
+        "DS",
+        "HTTPS",
+        "MX",
+        "NAPTR",
+        "NS",
+        "PTR",
+        "SPF",
+        "SRV",
+        "SSHFP",
+        "SVCB",
+        "TLSA",
+        "TXT",
+    ]
+)
+"""Record types of Route 53 without SOA, which belongs to the zone. Here, so that manifests are checked without the provider."""
+
+
 class Route53Settings(Model):
     """Settings of `type: route53`: hosted zones of one AWS account. Without an access key or profile, credentials are found as by AWS's own tools."""
+
+    record_types: ClassVar[frozenset[str]] = TYPES
 
     access_key_id: SecretRef | None = Field(
         default=None, description="Reference to the id of an access key. Needs `secretAccessKey`."

@@ -16,7 +16,11 @@ Group = Sequence[RecordDiff]
 
 
 def together(groups: Iterable[Group]) -> list[Group]:
-    """The groups, those of one name as one where a set of that name is deleted: its replacement might be refused."""
+    """The groups, those of one name as one where a set of that name is deleted: its replacement might be refused.
+
+    A delegation, its DS and the addresses of its servers below it are one group: such an address is allowed only while the
+    delegation names it.
+    """
     by_name: dict[str, list[Group]] = {}
     for group in groups:
         by_name.setdefault(group[0].key.name, []).append(group)
@@ -26,7 +30,31 @@ def together(groups: Iterable[Group]) -> list[Group]:
             joined.append([diff for group in of_name for diff in group])
         else:
             joined += of_name
-    return joined
+    return _with_glue(joined)
+
+
+def _with_glue(groups: list[Group]) -> list[Group]:
+    """The groups, those of a delegation and of the addresses of its servers below it as one."""
+    delegations = [diff for group in groups for diff in group if diff.key.type == "NS"]
+    if not delegations:
+        return groups
+    cuts: dict[str, str] = {}
+    for diff in delegations:
+        cuts[diff.key.name] = diff.key.name
+        for record in (diff.before, diff.after):
+            for server in record.values if record is not None else ():
+                if server.endswith("." + diff.key.name):
+                    cuts[server] = diff.key.name
+    kinds = (*ADDRESS_TYPES, "NS", "DS")
+    merged: dict[str, list[RecordDiff]] = {}
+    alone: list[Group] = []
+    for group in groups:
+        cut = next((cuts[diff.key.name] for diff in group if diff.key.name in cuts and diff.key.type in kinds), None)
+        if cut is None:
+            alone.append(group)
+        else:
+            merged.setdefault(cut, []).extend(group)
+    return alone + list(merged.values())
 
 
 def ready(groups: list[Group], zone: ZoneFact) -> tuple[list[Group], list[tuple[Group, RecordDiff]]]:

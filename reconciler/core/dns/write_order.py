@@ -12,7 +12,7 @@ from manifests.values.desired import SECOND
 from manifests.values.dns import DNSPolicy
 from manifests.values.dns_names import balancer_name
 from providers.facts import RecordKey, ZoneFact
-from reconciler.core.dns import records
+from reconciler.core.dns import delegations, records
 from reconciler.core.dns.records import RecordDiff
 from reconciler.core.model.dns_memory import NameRow, Withdrawal
 from reconciler.core.model.instant import Now, due, instant
@@ -62,7 +62,13 @@ class Order:
             default_ttl: the TTL (ns) for which the name of a change is kept without memory of what pointed at it.
         """
         out = Arranged()
+        diffs = list(diffs)
+        cuts = delegations.changed(diffs, self.zone.zone)
         for group in grouped(diffs):
+            waits = delegations.waits(group, cuts, self.zone) if cuts else ""
+            if waits:
+                out.waits.append(Wait(group[0].object, Waiting.NAMES, waits))
+                continue
             pointed_at = {name for diff in group for name in _new_targets(diff) if name in wanted}
             missing = sorted(name for name in pointed_at if name not in self._index())
             if missing:

@@ -18,6 +18,7 @@ from reconciler.core.model.observed import PoolFacts, RuntimeFacts, ZoneFacts
 from reconciler.core.replicas.identity import recognise
 from reconciler.shell.clock import Clock
 from reconciler.shell.looks.triggers import Wake
+from reconciler.shell.looks.zones import read_zones
 from reconciler.shell.providers import Providers, Runner, innermost
 
 RETRY = SECOND
@@ -53,6 +54,8 @@ class Looks:
         self._under_way: dict[tuple[Role, str], asyncio.Task[None]] = {}
         self._again: set[tuple[Role, str]] = set()
         self._believed_until: dict[tuple[Role, str], int] = {}
+        self._retries: set[tuple[Role, str]] = set()
+        self._zone_tried: dict[tuple[str, str], int] = {}
         self._written: dict[tuple[str, str], int] = {}
         self._desired: Desired | None = None
 
@@ -64,6 +67,7 @@ class Looks:
         keys += [(Role.DNS, name) for name in self.providers.dns]
         now = self.clock.now().steady
         self._due = dict.fromkeys(keys, now)
+        self._retries.clear()
         self.attempts = {key: self.attempts.get(key, 0) for key in keys}
 
     def replace_providers(self, providers: Providers) -> None:
@@ -84,6 +88,7 @@ class Looks:
 
     def look_soon(self, role: Role, name: str) -> None:
         """Make a look at this provider due now: something hints at a change."""
+        self._retries.discard((role, name))
         if (role, name) in self._due:
             self._due[role, name] = self.clock.now().steady
         if (role, name) in self._under_way:
@@ -132,14 +137,15 @@ class Looks:
     async def _look(self, key: tuple[Role, str]) -> None:
         role, name = key
         began = self.clock.now().steady
+        again = self._cadence(role)
         try:
             if role is Role.RUNTIME:
                 changed = await self._look_runtime(name, began)
             elif role is Role.ENDPOINTS:
                 changed = await self._look_pools(name, began)
             else:
-                changed = await self._look_zones(name, began)
-            again = self._cadence(role)
+                changed, failed = await self._look_zones(name, began)
+                again = min(RETRY, again) if failed else again
         except ProviderError as error:
             changed = True
             self._set_unknown(role, name, str(error), began)
@@ -222,15 +228,45 @@ class Looks:
         self.pools[key] = Known(fact, key[0], began)
         return not isinstance(before, Known) or before.value != fact
 
-    async def _look_zones(self, name: str, began: int) -> bool:
-        """Read the zones of a DNS server. Whether any zone changed."""
-        zones = self._zones_of(name)
-        if not zones:
-            return False
+    async def _look_zones(self, name: str, began: int) -> tuple[bool, bool]:
+        """Read the zones of a DNS server. Whether any zone changed, and whether any could not be read.
+
+        A zone that cannot be read is unknown alone, and is read again soon, without the others.
+        """
+        key, zones = (Role.DNS, name), self._zones_of(name)
+        retry = key in self._retries
+        self._retries.discard(key)
+        doubtful = [zone for zone in zones if isinstance(self.zones.get((name, zone)), Unknown)]
+        doubtful.sort(key=lambda zone: self._zone_tried.get((name, zone), 0))
+        readable = [
+            zone for zone in zones if zone not in doubtful and not (retry and self._is_fresh(name, zone, began))
+        ]
+        if not readable and not doubtful:
+            return False, False
         provider = self.providers.dns[name]
-        facts = await self.runner.run(lambda: provider.observe(zones))
+
+        async def observe(some: Collection[str]) -> Collection[ZoneFact]:
+            self._zone_tried.update(((name, zone), began) for zone in some if len(some) == 1)
+            return await self.runner.run(lambda: provider.observe(some))
+
+        facts, reasons = await read_zones(observe, readable, doubtful, self.clock)
         changed = [self._put_zone((name, fact.zone), fact, began) for fact in facts]
-        return any(changed)
+        changed += [self._put_unknown_zone((name, zone), reason, began) for zone, reason in reasons.items()]
+        if reasons:
+            self._retries.add(key)
+        return any(changed) or len(reasons) == len(zones), bool(reasons)
+
+    def _is_fresh(self, name: str, zone: str, now: int) -> bool:
+        """Whether a zone was read within the last cadence."""
+        known = self.zones.get((name, zone))
+        return isinstance(known, Known) and now - known.observed_at < self._cadence(Role.DNS)
+
+    def _put_unknown_zone(self, key: tuple[str, str], reason: str, began: int) -> bool:
+        before = self.zones.get(key)
+        if isinstance(before, Known) and before.observed_at > began:
+            return False
+        self.zones[key] = Unknown(reason, key[0], before.since if isinstance(before, Unknown) else began)
+        return before != self.zones[key]
 
     def _zones_of(self, name: str) -> list[str]:
         """Zones that policies name, and zones with earlier publications."""
@@ -248,7 +284,7 @@ class Looks:
         return not isinstance(before, Known) or before.value != fact
 
     def _set_unknown(self, role: Role, name: str, reason: str, began: int) -> None:
-        """Make all facts of a provider unknown, because it could not be read."""
+        """Make all facts of a runtime or balancer unknown, because it could not be read."""
 
         def unknown(before: Known[object] | Unknown | None) -> Unknown:
             return Unknown(reason, name, before.since if isinstance(before, Unknown) else began)
@@ -269,9 +305,6 @@ class Looks:
             known = named | {key for key in self.pools if key[0] == name}
             for pool_key in known or {(name, "")}:
                 self.pools[pool_key] = unknown(self.pools.get(pool_key))  # type: ignore[arg-type]
-            return
-        for zone in self._zones_of(name):
-            self.zones[name, zone] = unknown(self.zones.get((name, zone)))  # type: ignore[arg-type]
 
     # --- read-back of single objects ------------------------------------------------------------------------------
 

@@ -21,6 +21,10 @@ class TestMemoryDNS(DNSConformance):
     def break_reads(self, context: Context) -> None:
         MemoryWorld.of(context).break_reads("zone")
 
+    def unreadable_zone(self, context: Context) -> str:
+        MemoryWorld.of(context).break_reads("zone", zone="other.test.")
+        return "other.test."
+
 
 class Narrow(TestMemoryDNS):
     """A provider in memory that is capable of what one of the cloud services is, and of nothing else."""
@@ -75,6 +79,10 @@ class TestZoneFiles(DNSConformance):
     def break_reads(self, context: Context) -> None:
         path = Path(context.state_dir, "zones", "example.test.zone")
         path.write_text(path.read_text().replace("SOA", "SO"))
+
+    def unreadable_zone(self, context: Context) -> str:
+        Path(context.state_dir, "zones", "other.test.zone").write_text("$GENERATE 1-3 h$ A 192.0.2.$\n")
+        return "other.test."
 
 
 class TestZoneFilesThroughEveryDecorator(TestZoneFiles):

@@ -10,7 +10,7 @@ from manifests.values.desired import SECOND, Role
 from providers.errors import ProviderError, Unreachable
 from providers.facts import ContainerFact, ContainerState, Endpoint, Known, MemberFact, PoolFact, Unknown, ZoneFact
 from reconciler.core.health.belief import CADENCES
-from reconciler.shell.looks.facts import Looks
+from reconciler.shell.looks.facts import RETRY, Looks
 from reconciler.shell.looks.triggers import Wake
 from reconciler.shell.providers import Providers
 from tests.inline_runner import InlineRunner
@@ -126,3 +126,68 @@ def test_a_pool_that_is_being_loaded_is_unknown_while_the_others_are_known():
         asyncio.run(watcher.looks.read_pool(POOLS, "web"))
     watcher.provider.facts = FIRST[Role.ENDPOINTS]
     assert watcher.wakes()
+
+
+class Zones:
+    """A DNS provider that reads several zones; those in `broken` make the whole call fail, as in every provider."""
+
+    def __init__(self, zones: Collection[str]) -> None:
+        self.broken: set[str] = set()
+        self.serials = dict.fromkeys(zones, 1)
+        self.calls: list[tuple[str, ...]] = []
+
+    def observe(self, asked: Collection[str]) -> object:
+        self.calls.append(tuple(asked))
+        for zone in asked:
+            if zone in self.broken:
+                raise Unreachable(f"zone {zone}", "line 7 is not a record")
+        return tuple(ZoneFact(zone, self.serials[zone], {}, {}) for zone in asked)
+
+
+def watched(*zones: str) -> tuple[Watcher, Zones]:
+    watcher, provider = Watcher(Role.DNS, only_changes=True), Zones([ZONE, *zones])
+    watcher.looks.providers.dns[NAMES] = provider  # type: ignore[index]
+    watcher.looks.remembered = frozenset(f"{NAMES}/{zone}" for zone in zones)
+    watcher.wakes(0)
+    return watcher, provider
+
+
+def test_a_zone_that_cannot_be_read_leaves_the_others_known():
+    watcher, provider = watched("a.test.", "b.test.", "c.test.")
+    provider.broken = {"b.test."}
+    provider.serials["c.test."] = 2
+    assert watcher.wakes()
+    facts = {zone: watcher.looks.zones[NAMES, zone] for zone in provider.serials}
+    assert {zone for zone, fact in facts.items() if isinstance(fact, Unknown)} == {"b.test."}
+    assert facts["b.test."].reason == "zone b.test.: line 7 is not a record"  # type: ignore[union-attr]
+    assert facts["c.test."].value.serial == 2  # type: ignore[union-attr]
+    provider.calls.clear()
+    assert not watcher.wakes(RETRY), "nothing is new"
+    assert provider.calls == [("b.test.",)], "only the broken zone is read again soon"
+    provider.calls.clear()
+    assert not watcher.wakes()
+    assert provider.calls == [("a.test.", "c.test.", ZONE), ("b.test.",)], "the others are read on their cadence"
+    provider.broken = set()
+    assert watcher.wakes(RETRY)
+    assert all(isinstance(watcher.looks.zones[NAMES, zone], Known) for zone in provider.serials)
+
+
+def test_a_silent_server_costs_a_bounded_time():
+    names = [f"z{number}.test." for number in range(40)]
+    watcher, provider = watched(*names)
+    answer = provider.observe
+
+    def slow(asked: Collection[str]) -> object:
+        watcher.clock.advance(5 * SECOND)
+        return answer(asked)
+
+    provider.broken, provider.observe = set(provider.serials), slow  # type: ignore[method-assign]
+    began = watcher.clock.now().steady
+    assert watcher.wakes()
+    assert watcher.clock.now().steady - began - CADENCE[Role.DNS] <= 20 * SECOND
+    unknown = [fact for fact in watcher.looks.zones.values() if isinstance(fact, Unknown)]
+    assert len(unknown) == len(provider.serials)
+    tried = {zone for call in provider.calls for zone in call if len(call) == 1}
+    watcher.wakes(RETRY)
+    again = {zone for call in provider.calls for zone in call if len(call) == 1} - tried
+    assert again, "zones that were not tried come first in the next look"

@@ -22,6 +22,9 @@ class TestPowerDNS(DNSConformance):
     def break_reads(self, context: Context) -> None:
         self.server.kill()
 
+    def unreadable_zone(self, context: Context) -> str:
+        return "no-such-zone.test."
+
 
 class TestPowerDNSThroughEveryDecorator(TestPowerDNS):
     def wrap(self, names: DNSProvider, context: Context) -> DNSProvider:

@@ -36,7 +36,7 @@ def program(name: str) -> str:
 
 
 class NameServer:
-    """A server that can be started, stopped and killed. Besides: `readonly.test.`, `closed.test.`, `trusting.test.` (needs no keys; BIND), `broken.test.`."""
+    """A server that can be started, stopped and killed. Besides: `few.test.` (few values in a set; BIND), `readonly.test.`, `closed.test.`, `trusting.test.` (needs no keys; BIND), `broken.test.`."""
 
     def __init__(self, directory: Path, extra: dict[str, str] | None = None) -> None:
         self.directory = directory
@@ -47,7 +47,7 @@ class NameServer:
         self.open_zones = [f"z{index}.test." for index in range(ZONES)]
         self.texts = {
             zone: BORN.format(zone=zone)
-            for zone in [*self.open_zones, "readonly.test.", "closed.test.", "trusting.test."]
+            for zone in [*self.open_zones, "few.test.", "readonly.test.", "closed.test.", "trusting.test."]
         }
         self.texts["broken.test."] = "@ SOA this is no zone\n"
         for zone, text in (extra or {}).items():
@@ -141,6 +141,9 @@ controls {{ }};
     def _zone(self, zone: str) -> str:
         rights = "allow-transfer { none; };"
         if zone in self.open_zones:
+            rights = 'allow-transfer { key "transfer.key"; }; update-policy { grant update.key zonesub ANY; };'
+            rights += " max-records-per-type 0;"
+        elif zone == "few.test.":
             rights = 'allow-transfer { key "transfer.key"; }; update-policy { grant update.key zonesub ANY; };'
         elif zone == "readonly.test.":
             rights = 'allow-transfer { key "transfer.key"; };'

@@ -22,6 +22,9 @@ class Suite(DNSConformance):
     def break_reads(self, context: Context) -> None:
         self.server.kill()
 
+    def unreadable_zone(self, context: Context) -> str:
+        return "broken.test."
+
 
 @pytest.mark.server("named")
 class TestBIND(Suite):

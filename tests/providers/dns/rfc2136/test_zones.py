@@ -115,7 +115,8 @@ def test_names_below_a_delegation_or_dname_are_refused(server: NameServer, here:
         ]
     )
     for label in ("child", "www.child", "a.b.child", "www.other"):
-        with pytest.raises(Rejected, match="publish it in the zone that it is delegated to"):
+        next_step = "use a name that is not below it" if "other" in label else "zone that it is delegated to"
+        with pytest.raises(Rejected, match=next_step):
             names.perform(change(zone, (label, "A", None, A1)))
 
 
@@ -196,11 +197,11 @@ def test_a_later_message_that_cannot_be_written_leaves_the_outcome_unknown(named
             names.perform(change(zone, *((f"t{index}", "TXT", None, text) for index in range(3))))
 
 
-def test_a_change_larger_than_a_message_is_refused_before_sending(named: NameServer, here: Make) -> None:
+def test_a_set_that_fits_into_no_answer_is_refused_before_sending(named: NameServer, here: Make) -> None:
     zone = named.new_zone()
     text = RecordSet(60, tuple(sorted(f'"{index:03d}{"x" * 250}"' for index in range(300))))
     names = named.provider(here())
-    with pytest.raises(Rejected, match=rf"big\.{zone} in zone {zone}: its change needs a message of \d+ octets"):
+    with pytest.raises(Rejected, match=rf"big\.{zone} TXT in zone {zone}: its 300 values need an answer of \d+ octets"):
         names.perform(change(zone, ("app", "A", None, A1), ("big", "TXT", None, text)))
     assert records(names, zone) == {}
 
@@ -298,7 +299,7 @@ def test_names_are_saved_for_the_next_start_and_dropped_when_removed(named: Name
     again = named.provider(context, readBack="queries")
     assert set(records(again, zone)) == {RecordKey(f"app.{zone}", "A"), RecordKey(f"www.{zone}", "A")}
     again.perform(change(zone, ("www", "A", A1, None)))
-    assert Names(context.state_dir, "names").of(zone) == {RecordKey(f"app.{zone}", "A")}
+    assert set(Names(context.state_dir, "names").of(zone)) == {RecordKey(f"app.{zone}", "A")}
 
 
 def test_a_damaged_file_of_names_is_unknown_not_empty(named: NameServer, here: Make, tmp_path) -> None:
