@@ -43,6 +43,9 @@ from reconciler.shell.store.state_db import Store, StoreError
 from reconciler.tree import Location
 from reconciler.web.serving import serve
 
+WATCH = "reconcile --watch"
+"""How a daemon begins its operation in the lock's owner record."""
+
 LOCK_WAIT = 5.0
 """Seconds that a run waits for another run on the same instance to end."""
 
@@ -177,7 +180,7 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
     state = location.state_of(desired.instance.id)
     credentials = Credentials(state, clock, desired.instance.push)
     with (
-        _locked_store(state, f"reconcile --watch {location.path}", clock, reporter) as memory,
+        _locked_store(state, f"{WATCH} {location.path}", clock, reporter) as memory,
         _machinery(desired, state, may_write=True, phase=True, credentials=credentials) as (providers, engine, runner),
     ):
         parts = Parts(
@@ -282,6 +285,7 @@ async def make_plan(
             clock=clock,
             runner=runner,
             remembered=_zones(loaded),
+            approve=intent.approve,
         )
         loop = Loop(parts)
         decision, observed, now = await loop.observe_once(deadline)

@@ -40,6 +40,11 @@ class RecordSpec(Model):
         description="Values as in a zone file, without quotes: an address, a name, `10 mail.example.com` for MX, "
         "`0 5 443 host.example.com` for SRV, `0 issue ca.example` for CAA, the text itself for TXT."
     )
+    adopt: bool = Field(
+        False,
+        description="Takes over existing records of this name and type that no instance owns. An equal one only gets an owner mark; one with "
+        "another value or TTL is changed after an operator has approved that.",
+    )
 
     @model_validator(mode="after")
     def _fit(self) -> Self:

@@ -26,7 +26,7 @@ from providers.actions import (
 from providers.dns.common.change import show
 from providers.dns.common.ownership import Marked, mark_key, mark_record, split
 from providers.dns.common.routing import label
-from providers.errors import Foreign, ProviderError
+from providers.errors import Conflict, Foreign, ProviderError
 from providers.facts import (
     LABEL_LIVENESS,
     ContainerFact,
@@ -215,11 +215,12 @@ class OwnedDNS:
     def perform(self, action: ChangeRecords) -> None:
         """Change data and marks in one call of the inner provider.
 
-        A mark of ours without its set (the set was removed by hand) is used again or removed. A set without a mark is never
-        adopted, even if it equals the desired one.
+        A mark of ours without its set (the set was removed by hand) is used again or removed. A set without a mark is changed only
+        by a change that adopts it, and only as that change expects it.
 
         Raises:
-            Foreign: a set exists without a mark, or with a mark of another instance.
+            Foreign: a set exists without a mark and is not adopted, or with a mark of another instance.
+            Conflict: a set that is adopted is not as expected any more.
             Rejected: a name is too long for a mark.
         """
         with collector_paused():
@@ -229,7 +230,7 @@ class OwnedDNS:
         marked = split(self._around(action))
         changes: list[RecordChange] = []
         for change in action.changes:
-            self._check(change, marked, action.zone)
+            self._check(change, marked)
             mark = self._mark_change(change, marked, action.zone)
             # In this order data never exists without its mark, also where a provider cannot write all at once.
             changes += [change, mark] if change.after is None else [mark, change]
@@ -245,7 +246,7 @@ class OwnedDNS:
             records = self.inner.observe([action.zone])[0].records
         return {key: records[key] for key in keys if key in records}
 
-    def _check(self, change: RecordChange, marked: Marked, zone: str) -> None:
+    def _check(self, change: RecordChange, marked: Marked) -> None:
         target = label(change.key)
         if not change.owner.startswith(self._instance + "/"):
             raise Foreign(target, f"the change is for {change.owner}; this is instance {self._instance}")
@@ -254,12 +255,17 @@ class OwnedDNS:
             present = marked.records.get(change.key)
             if present is None:
                 return
+            if change.adopts:
+                if present != change.before:
+                    raise Conflict(
+                        target, f"was changed by another writer: found {show(present)}", "retried automatically"
+                    )
+                return
             cause = f"exists without an owner mark of this instance: {show(present)}"
-            raise Foreign(target, cause, "remove it by hand to manage it here, or use another name")
+            raise Foreign(target, cause, "write adopt: true in its manifest to take it over, or use another name")
         if not owner.startswith(self._instance + "/"):
-            where = mark_key(change.key, zone).name
             raise Foreign(
-                target, f"belongs to {owner}", f"remove it with that owner; if that owner is gone, remove {where} TXT"
+                target, f"belongs to {owner}", "remove it from the manifests of that owner, or use another name"
             )
 
     def _mark_change(self, change: RecordChange, marked: Marked, zone: str) -> RecordChange:

@@ -48,7 +48,7 @@ def destroy(path: Path, yes: bool, **raw: Any) -> Exit:
         require_terminal("reconcile destroy")
     from reconciler.cli import run  # noqa: PLC0415  (imported when it is needed)
 
-    intent = run.intent(options, destroy=True)
+    intent = run.intent(path, options, destroy=True)
     if not yes and not plan_confirmed(
         path, options, intent, "Remove everything that instance '{instance}' owns ({steps} steps)?"
     ):

@@ -53,12 +53,12 @@ def plan(path: Path, detailed_exitcode: bool, **raw: Any) -> Exit:
     return show_plan(path, Options.of(raw), detailed=detailed_exitcode)
 
 
-def show_plan(path: Path, options: Options, *, detailed: bool) -> Exit:
+def show_plan(path: Path, options: Options, *, detailed: bool, approve: str = "") -> Exit:
     """Make the plan, print it, and return the exit code."""
     from reconciler.cli import run  # noqa: PLC0415  (imported when it is needed)
     from reconciler.cli.render.plan import plan_json, plan_text  # noqa: PLC0415
 
-    made, decision, now = run.make_plan(path, options, run.intent(options))
+    made, decision, now = run.make_plan(path, options, run.intent(path, options, approve=approve))
     code = exit_code(bool(made.steps), unreadable=bool(decision.status.unknown), detailed=detailed)
     if options.view.json:
         options.view.document(plan_json(made, decision, now, code))

@@ -181,4 +181,6 @@ def forecast(desired: Desired, observed: Observed, now: Now) -> Plan:
             break
         now = _after(now, upcoming)
         observed = replace(observed, source_read_at=now.steady)
-    return Plan(revision, tuple(planned), decision.holds, decision.waits, decision.guard_hash, truncated)
+    shown = decision.guard_hash
+    approve = f"{desired.apply_command} --approve {shown}" if shown else ""
+    return Plan(revision, tuple(planned), decision.holds, decision.waits, shown, truncated, approve)

@@ -15,7 +15,7 @@ from manifests.values.desired import SECOND, Desired, Role
 from reconciler.core.actions import asked
 from reconciler.core.decide import decide
 from reconciler.core.decision import Decision
-from reconciler.core.model.instant import FOREVER, Now
+from reconciler.core.model.instant import FOREVER, Now, instant
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.ledger_fold import Command, Outcome, OutcomeKind, apply_commands, fold, try_again
 from reconciler.core.model.observed import Observed
@@ -168,8 +168,9 @@ class Loop:
                 break  # not the main thread: the caller uses `stop`
         self.ledger = self.ledger_store.load()
         self.reporting.begin(self.ledger)
-        if self.parts.approve and write:
-            self.ledger = apply_commands(self.ledger, (Command("approve", self.parts.approve),))
+        if self.parts.approve:  # a plan that is made with an approval shows what it allows
+            given = Command("approve", self.parts.approve, at=instant(self.clock.now()))
+            self.ledger = apply_commands(self.ledger, (given,))
         if write:
             for message in self.memory.close_open_entries():
                 self.reporter.note(message, level=logging.WARNING)

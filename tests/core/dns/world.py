@@ -14,9 +14,10 @@ from reconciler.core.decision import Decision
 from reconciler.core.dns.records import points_at
 from reconciler.core.dns.target_health import target_probes
 from reconciler.core.effects import fold
-from reconciler.core.model.instant import FOREVER, Now
+from reconciler.core.model.instant import FOREVER, Now, instant
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.ledger_codec import from_rows, to_rows
+from reconciler.core.model.ledger_fold import Command, apply_commands
 from reconciler.core.model.observed import Observed
 from reconciler.core.model.target_probe import TargetProbe
 
@@ -129,6 +130,10 @@ class World:
             kinds.setdefault(key.name, set()).add((key.type, bool(key.set_id)))
         for name, forms in kinds.items():
             assert len(forms) == 1 or not any(kind == "CNAME" for kind, _ in forms), f"{name} has {forms}"
+
+    def approve(self, shown: str) -> None:
+        """An operator approves a hash."""
+        self.ledger = apply_commands(self.ledger, (Command("approve", shown, at=instant(self.now)),))
 
     def pass_time(self, seconds: float) -> None:
         step = int(seconds * SECOND)
