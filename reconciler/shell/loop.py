@@ -10,11 +10,14 @@ import logging
 import os
 import signal
 import sys
+from dataclasses import replace
 
 from manifests.values.desired import SECOND, Desired, Role
+from providers.actions import ChangeRecords
 from reconciler.core.actions import asked
 from reconciler.core.decide import decide
 from reconciler.core.decision import Decision
+from reconciler.core.dns import other_writers
 from reconciler.core.model.instant import FOREVER, Now, instant
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.ledger_fold import Command, Outcome, OutcomeKind, apply_commands, fold, try_again
@@ -332,6 +335,12 @@ class Loop:
             for step, outcome, desired in ended
         )
         self.ledger = fold(self.ledger, outcomes, now)
+        written = [
+            step.action for step, outcome, _ in ended if outcome.kind is done and isinstance(step.action, ChangeRecords)
+        ]
+        rows = other_writers.confirm(self.ledger.written, written) if written else self.ledger.written
+        if rows is not self.ledger.written:
+            self.ledger = replace(self.ledger, written=rows)
 
     def _act(self, steps: tuple[Step, ...]) -> None:
         desired = self.desired

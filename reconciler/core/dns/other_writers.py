@@ -2,13 +2,15 @@
 
 A set that differs is written again. After `REWRITES` within `WITHIN`, the next change by another writer is left for that time, with a
 hold that says so: two programs that fight fill the zone's history, its secondaries and caches. Withdrawals for health are written
-all the same. `dns/publish` calls `follow` and `hold`.
+all the same. `dns/publish` calls `follow` and `hold`,
+the loop `confirm`.
 """
 
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 
 from manifests.values.desired import SECOND
+from providers.actions import ChangeRecords
 from providers.facts import RecordKey, RecordSet, ZoneFact
 from reconciler.core.dns import records
 from reconciler.core.dns.names import Names
@@ -56,6 +58,18 @@ def follow(
     if len(after) == MOST:
         # Sets that nobody else has changed make room for those that are written next.
         after = {name: row for name, row in after.items() if row.reversals or not row.confirmed}
+    return rows if after == rows else after
+
+
+def confirm(rows: Mapping[str, Written], actions: Iterable[ChangeRecords]) -> Mapping[str, Written]:
+    """The rows after these writes, each of which was read back. Another writer may change a set again before the next look."""
+    after = dict(rows)
+    for action in actions:
+        for change in action.changes:
+            name = row_key((action.provider, action.zone), change.key)
+            row = after.get(name)
+            if row is not None and not row.confirmed and row.asked == _digest(change.after):
+                after[name] = row._replace(confirmed=True, before=records.show_set(change.after))
     return rows if after == rows else after
 
 

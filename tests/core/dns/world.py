@@ -11,6 +11,7 @@ from providers.capabilities import Alias, DNSCapabilities
 from providers.facts import Known, ProbeFact, ProbeValue, RecordKey, RecordSet, ZoneFact
 from reconciler.core.decide import decide
 from reconciler.core.decision import Decision
+from reconciler.core.dns import other_writers
 from reconciler.core.dns.records import points_at
 from reconciler.core.dns.target_health import target_probes
 from reconciler.core.effects import fold
@@ -116,6 +117,7 @@ class World:
             zone = observed.zones[NAMES, ZONE]
             assert isinstance(zone, Known)
             self.zone = zone
+            self.ledger = replace(self.ledger, written=other_writers.confirm(self.ledger.written, [step.action]))
             self.writes += 1
             self.sound()
 
