@@ -19,8 +19,11 @@ from reconciler.core.model.ledger import Ledger
 LASTS = 24 * 3600 * SECOND
 """How long an approval counts, and how long a hash that was shown can be approved (ns)."""
 
-ROWS = 16
-"""Most rows of approvals and of shown hashes; the oldest shown ones go first."""
+SHOWN = 16
+"""Most hashes that are remembered because they were shown; the oldest go first."""
+
+APPROVED = 200
+"""Most approvals that count at a time; the oldest go first. Far above what operators give in a day."""
 
 ITEMS = 50_000
 """Most items that are remembered for hashes that were only shown. A larger hash can be approved while it is shown."""
@@ -90,16 +93,15 @@ def resolve(ledger: Ledger, needed: Collection[str], now: Now) -> tuple[Ledger, 
 
 
 def _bounded(rows: Mapping[str, Approval]) -> dict[str, Approval]:
-    """The rows without the oldest ones: those that were only shown go before those that were approved."""
-    kept: dict[str, Approval] = {}
-    shown_items = 0
+    """The rows without the oldest ones."""
+    if len(rows) < SHOWN and sum(len(row.items or ()) for row in rows.values()) <= ITEMS:
+        return dict(rows)
     # The wall clock orders rows over a reboot; a wrong order only forgets another row.
-    for key, row in sorted(rows.items(), key=lambda entry: (not entry[1].approved, -entry[1].at.wall, entry[0])):
-        if len(kept) == ROWS:
-            break
-        if not row.approved:
-            shown_items += len(row.items or ())
-            if shown_items > ITEMS:
-                continue
-        kept[key] = row
-    return {key: rows[key] for key in rows if key in kept}
+    newest = sorted(rows, key=lambda key: (-rows[key].at.wall, key))
+    kept = set([key for key in newest if rows[key].approved][:APPROVED])
+    items = 0
+    for key in [key for key in newest if not rows[key].approved][:SHOWN]:
+        items += len(rows[key].items or ())
+        if items <= ITEMS:
+            kept.add(key)
+    return {key: row for key, row in rows.items() if key in kept}

@@ -164,7 +164,7 @@ def test_a_policy_takes_over_an_equal_name() -> None:
     assert world.sets[key].values == (A2,)
 
 
-def test_a_policy_with_other_addresses_waits_for_approval_then_becomes_a_tree() -> None:
+def test_a_policy_replaces_other_addresses_after_approval_by_a_tree() -> None:
     world = World((policy(*TARGETS, adopt=True),))
     world.set_health(a1=PASS, a2=PASS, b1=PASS, x=PASS)
     plant(world, RecordKey(HOST, "A"), RecordSet(60, ("203.0.113.77",)))

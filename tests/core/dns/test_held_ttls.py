@@ -67,7 +67,7 @@ def test_a_ttl_that_is_raised_with_the_removal_is_not_waited_for() -> None:
     assert gone_after(world, US) <= 10
 
 
-def test_a_deletion_that_waited_for_approval_waits_from_the_withdrawal_of_its_pointer() -> None:
+def test_an_approved_deletion_waits_since_its_pointer_was_gone() -> None:
     world = geo_world(tree_ttl=LONG)
     world.guard = Guard(mass_change=MassChange(share=1, minimum=0))
     world.policies = (policy(TARGETS[0], TARGETS[2], tree_ttl=SHORT),)

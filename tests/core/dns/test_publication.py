@@ -203,7 +203,7 @@ def test_v15_swings_between_one_and_all_are_at_most_one_a_minute() -> None:
     assert sorted(world.lines()) == EVERYTHING
 
 
-def test_a_place_with_only_unhealthy_addresses_serves_no_client_that_another_can() -> None:
+def test_a_place_without_healthy_addresses_is_not_the_default_place() -> None:
     world = geo_world()
     world.set_health(a1=FAIL, a2=FAIL, b1=FAIL, x=FAIL)
     world.settle()
@@ -215,7 +215,7 @@ def test_a_place_with_only_unhealthy_addresses_serves_no_client_that_another_can
     assert EU not in world.lines()
 
 
-def test_a_weighted_member_without_a_healthy_address_shares_no_traffic_with_one_that_has() -> None:
+def test_a_member_without_healthy_addresses_has_no_weight_beside_another() -> None:
     members = [Target(name, Publish.ADDRESSES, addresses=(at,)) for name, at in (("one", A1), ("two", B1))]
     world = World((policy(*members, routing=Routing.WEIGHTED),))
     world.set_health(a1=PASS, b1=PASS)
@@ -228,7 +228,7 @@ def test_a_weighted_member_without_a_healthy_address_shares_no_traffic_with_one_
     assert {key.set_id for key in world.sets if key.name == f"default.{balancer_name(HOST)}"} == {"two"}
 
 
-def test_the_fallback_does_not_become_the_default_place_beside_a_healthy_one() -> None:
+def test_the_fallback_is_not_the_default_place_beside_a_healthy_one() -> None:
     sorry = Target("sorry", Publish.ADDRESSES, addresses=("192.0.2.99",), weight=1000)
     world = World((policy(*TARGETS, sorry, all_unhealthy=AllUnhealthy.FALLBACK, fallback="sorry"),))
     world.set_health(a1=PASS, a2=PASS, b1=PASS, x=PASS)
@@ -242,7 +242,7 @@ def test_the_fallback_does_not_become_the_default_place_beside_a_healthy_one() -
     assert DEFAULT_US in world.lines()
 
 
-def test_a_hold_down_of_a_plain_name_keeps_unhealthy_addresses_beside_the_healthy_one() -> None:
+def test_a_hold_down_of_a_plain_name_keeps_addresses_beside_a_healthy_one() -> None:
     both = Target("both", Publish.ADDRESSES, addresses=(A1, A2))
     world = World((policy(both, routing=Routing.SIMPLE),))
     world.set_health(a1=PASS, a2=PASS)

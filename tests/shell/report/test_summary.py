@@ -74,7 +74,7 @@ def published(prune: bool) -> World:
     return world
 
 
-def test_a_run_that_leaves_a_deletion_unproven_has_not_converged_and_says_what_is_left():
+def test_a_run_that_leaves_a_deletion_says_what_is_left():
     summary = left(published(prune=True))
     assert (summary.exit, summary.left) == (Exit.UNFINISHED, "2 record sets to delete")
     assert summary.run_again
@@ -97,7 +97,7 @@ def test_a_deletion_that_waits_for_a_ttl_beyond_the_deadline_is_left_over():
     assert "to delete" in summary.left
 
 
-def test_what_an_operator_must_approve_is_left_over_and_stays_a_manual_action():
+def test_what_must_be_approved_is_left_over_and_a_manual_action():
     world = published(prune=True)
     world.records, world.revision = (), "r2"
     world.decide()
