@@ -5,10 +5,12 @@ from hypothesis import strategies as st
 
 from manifests.values.desired import SECOND
 from manifests.values.dns import AllUnhealthy, Publish, Routing, Target
+from providers.capabilities import PLAIN as PLAIN_PROVIDER
+from providers.capabilities import DNSCapabilities
 from providers.facts import ProbeValue
 from reconciler.core.decide import decide
 from reconciler.core.dns.flapping import LONGEST
-from tests.core.dns.world import A1, A2, B1, FAIL, PASS, UNKNOWN, World, policy
+from tests.core.dns.world import A1, A2, ABLE, B1, FAIL, PASS, UNKNOWN, World, policy
 from tests.laws.examples import examples
 
 ADDRESSES = (A1, A2, B1)
@@ -32,9 +34,9 @@ def named(world: World) -> frozenset[str]:
     return published
 
 
-def start(form: tuple[tuple[Target, ...], Routing]) -> World:
+def start(form: tuple[tuple[Target, ...], Routing], can: DNSCapabilities = ABLE) -> World:
     targets, routing = form
-    world = World((policy(*targets, routing=routing, all_unhealthy=AllUnhealthy.PUBLISH_ALL),))
+    world = World((policy(*targets, routing=routing, all_unhealthy=AllUnhealthy.PUBLISH_ALL),), can=can)
     world.health = dict.fromkeys(ADDRESSES, PASS)
     world.settle()
     return world
@@ -50,11 +52,14 @@ def act(world: World) -> None:
 
 
 @examples(150)
-@given(FORMS, moments([PASS, FAIL]), st.booleans())
+@given(FORMS, st.sampled_from([ABLE, PLAIN_PROVIDER]), moments([PASS, FAIL]), st.booleans())
 def test_a_name_has_a_healthy_address_whenever_there_is_one(
-    form: tuple[tuple[Target, ...], Routing], history: list[tuple[dict[str, ProbeValue], float]], crash: bool
+    form: tuple[tuple[Target, ...], Routing],
+    can: DNSCapabilities,
+    history: list[tuple[dict[str, ProbeValue], float]],
+    crash: bool,
 ) -> None:
-    world = start(form)
+    world = start(form, can)
     for health, pause in history:
         world.health = dict(health)
         act(world)

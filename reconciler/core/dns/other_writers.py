@@ -49,11 +49,13 @@ def follow(
         after[name] = row if prefix is None else _seen(row, _key(name, prefix), prefixes[prefix], now)
     for change in changes:
         name = row_key(change.provider_zone, change.key)
-        asked = _digest(change.after)
         known = after.get(name)
-        if known is None and len(after) < MOST:
+        if known is None and len(after) >= MOST:
+            continue  # there may be 100,000 changes
+        asked = _digest(change.after)
+        if known is None:
             after[name] = Written(asked)
-        elif known is not None and known.asked != asked:
+        elif known.asked != asked:
             after[name] = known._replace(asked=asked, confirmed=False)
     if len(after) == MOST:
         # Sets that nobody else has changed make room for those that are written next.

@@ -17,6 +17,9 @@ Sets = dict[RecordKey, RecordSet]
 ZoneKey = tuple[str, str]
 """Provider and zone."""
 
+UNREADABLE = "?/"
+"""How the owner of a set begins whose mark cannot be read: no instance has this id."""
+
 SHOWN = 5
 """Number of names that a message about many of them lists."""
 
@@ -167,11 +170,15 @@ def foreign_texts(
         listed = ", ".join(f"{key.name} {key.type}" for key in keys[:SHOWN])
         listed += f" and {len(keys) - SHOWN} more" if len(keys) > SHOWN else ""
         one = len(keys) == 1
-        if owner:
+        if owner.startswith(UNREADABLE):
+            parts.append(f"{listed} in zone {zone} {'has' if one else 'have'} an unreadable owner mark")
+        elif owner:
             parts.append(f"{listed} in zone {zone} {'belongs' if one else 'belong'} to {owner}")
         else:
             parts.append(f"{listed} in zone {zone} {'carries' if one else 'carry'} no owner mark")
-    if any(owned):
+    if any(owner.startswith(UNREADABLE) for owner in owned):
+        steps = "correct the owner mark by hand"
+    elif any(owned):
         steps = f"remove {'it' if len(foreign) == 1 else 'them'} from the manifests of that owner"
     elif can_adopt:
         steps = "write adopt: true in the manifest to take over existing records"

@@ -213,3 +213,11 @@ def test_desired_prints_the_command_that_it_was_given() -> None:
     other.zone = world.zone
     (hold,) = other.decide().holds
     assert hold.next_step.startswith("reconcile apply '/srv/a b' --yes --approve ")
+
+
+def test_an_unreadable_mark_is_not_adopted_and_the_hold_says_so() -> None:
+    world = World((), records=(record(),))
+    decision = found(world, RecordSet(60, (A1,)), owner="?/some text")
+    (hold,) = decision.holds
+    assert not decision.steps
+    assert "an unreadable owner mark" in hold.message

@@ -2,14 +2,22 @@
 
 from dataclasses import replace
 
+import pytest
+
 from manifests.values.desired import SECOND, Guard, MassChange
 from manifests.values.dns import TreeTTL
 from manifests.values.dns_names import place_name, target_name
 from providers.capabilities import PLAIN
 from providers.facts import RecordKey
+from reconciler.core.decide import decide
+from reconciler.core.dns.held_ttls import place
+from reconciler.core.model.dns_memory import HeldTTL
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.reasons import Waiting
+from reconciler.core.model.restart_request import Request
+from tests.builders import NOW, Scene, ago
 from tests.core.dns.world import FAIL, HOST, PASS, TARGETS, World, geo_world, policy
+from tests.sim.manifest import Spec, shop
 
 GW3 = RecordKey(target_name(HOST, "gw3"), "A")
 US = place_name(HOST, "US")
@@ -121,3 +129,40 @@ def test_rows_end_and_an_idle_world_changes_none() -> None:
     act(world)
     world.decide()
     assert all(row.ttl <= 2 * SECOND for row in world.ledger.held_ttls.values())
+
+
+# --- replicas that leave a name ------------------------------------------------------------------------------------------
+
+
+def exit_ttl(scene: Scene, declared: int, held: dict[str, HeldTTL] | None = None) -> int:
+    """How long (s) the first replica waits after its address has left the name, with this TTL in the manifest."""
+    scene.ledger = replace(
+        scene.ledger,
+        requests={"r1": Request("workload/web/0", ago(1), "ada", "new certificates")},
+        held_ttls=held or {},
+    )
+    desired = shop(replicas=3).desired()
+    (declared_policy,) = desired.policies
+    desired = replace(desired, policies=(replace(declared_policy, ttl=declared),))
+    decision = decide(desired, scene.observed(), NOW)
+    (grant,) = decision.ledger.grants.values()
+    return grant.ttl // SECOND
+
+
+@pytest.mark.parametrize(("published", "declared"), [(600, 2), (30, 900)])
+def test_a_replica_waits_for_the_ttl_that_its_address_was_published_with(published: int, declared: int) -> None:
+    scene = Scene(Spec(replicas=3))
+    for key, record in scene.records.items():
+        scene.records[key] = record._replace(ttl=published)
+    assert exit_ttl(scene, declared) == published
+
+
+def test_a_replica_waits_for_a_ttl_that_was_lowered_shortly_before() -> None:
+    scene = Scene(Spec(replicas=3))
+    for key, record in scene.records.items():
+        scene.records[key] = record._replace(ttl=2)
+    address = next(fact.address for fact in scene.facts if fact.mark is not None and fact.mark.ordinal == 0)
+    observed = decide(shop(replicas=3).desired(), scene.observed(), NOW).status.observed
+    ((provider, zone),) = observed.zones
+    held = {place((provider, zone), address): HeldTTL(600 * SECOND, ago(100))}
+    assert exit_ttl(scene, 2, held) == 500
