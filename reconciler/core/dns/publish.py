@@ -20,6 +20,9 @@ from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.reasons import Hold, Rule, Wait, Waiting
 from reconciler.core.replicas.snapshot import Snapshot
 
+SEPARATE = 50
+"""So many sets of an object that need approval have a hold each; more share one."""
+
 
 def publish(snap: Snapshot, names: Names, pruning: Pruning, over_limit: Mapping[ZoneKey, str], out: Outbox) -> None:
     """Add the due steps, waits and holds to `out`, and remember the names that are being withdrawn.
@@ -30,6 +33,7 @@ def publish(snap: Snapshot, names: Names, pruning: Pruning, over_limit: Mapping[
     out.ledger = _observe(snap, names, out.ledger)
     due: dict[ZoneKey, list[RecordDiff]] = {}
     unapproved = _unapproved_names(names, pruning)
+    replacing: dict[str, list[RecordDiff]] = {}
     for diff in names.changes:
         hold = suspensions.suspended_document(
             snap.desired, out.ledger, diff.object, f"records of {diff.key.name}", out.now
@@ -37,12 +41,15 @@ def publish(snap: Snapshot, names: Names, pruning: Pruning, over_limit: Mapping[
         if hold is None and diff.edited:
             hold = _mass_hold(snap, diff, pruning, over_limit)
         if hold is None and (*diff.provider_zone, diff.key.name, diff.object) in unapproved:
-            hold = _replace_hold(snap, diff, pruning)
-            if hold is None:
-                continue  # it is written together with another set of its name, whose hold says why
+            # What replaces nothing is written together with another set of its name, whose hold says why.
+            if diff.replaces:
+                replacing.setdefault(diff.object, []).append(diff)
+            continue
         if hold is None:
             hold = other_writers.hold(out.ledger.written, diff, names, out.now)
         _add(diff, hold, due, out)
+    for obj, diffs in replacing.items():
+        out.holds += _replace_holds(snap, obj, diffs, pruning)
     for stray in names.strays:
         action = f"delete {stray.key.name} {stray.key.type}"
         item = deletions.item(stray) if pruning.mass else ""
@@ -101,22 +108,39 @@ def _unapproved_names(names: Names, pruning: Pruning) -> set[tuple[str, str, str
     }
 
 
-def _replace_hold(snap: Snapshot, diff: RecordDiff, pruning: Pruning) -> Hold | None:
-    """The hold of a set that another writer made, and that gets other values when it is taken over."""
-    before, after = (records.show_set(record) for record in (diff.before, diff.after))
-    name = f"{diff.key.name} {diff.key.type}"
-    message = f"{name} exists without an owner mark and with other values; taking it over would change it: {before} -> {after}"
-    if not diff.replaces:
-        return None
-    return prune_guard.unapproved(
-        snap.desired,
-        pruning.approvals,
-        message,
-        diff.object,
-        f"take over {name}",
-        deletions.item(diff),
-        Rule.FOREIGN_RECORD,
+def _replace_holds(snap: Snapshot, obj: str, diffs: list[RecordDiff], pruning: Pruning) -> list[Hold]:
+    """The holds of sets that other writers made, and that get other values when an object takes them over.
+
+    Many sets of one object share a hold: a list may take over a whole zone with other TTLs.
+    """
+    given = pruning.approvals
+    diffs = [diff for diff in diffs if deletions.item(diff) not in given.covered]
+    if len(diffs) > SEPARATE:
+        shown = "; ".join(f"{_name(diff)}: {_values(diff)}" for diff in diffs[: records.SHOWN])
+        message = (
+            f"{len(diffs)} record sets exist without an owner mark and with other values; taking them over would "
+            f"change them: {shown}; and {len(diffs) - records.SHOWN} more"
+        )
+        messages = [(f"take over {len(diffs)} record sets", message, deletions.item(diffs[0]))]
+    else:
+        text = "exists without an owner mark and with other values; taking it over would change it"
+        messages = [
+            (f"take over {_name(diff)}", f"{_name(diff)} {text}: {_values(diff)}", deletions.item(diff))
+            for diff in diffs
+        ]
+    holds = (
+        prune_guard.unapproved(snap.desired, given, message, obj, action, item, Rule.FOREIGN_RECORD)
+        for action, message, item in messages
     )
+    return [hold for hold in holds if hold is not None]
+
+
+def _name(diff: RecordDiff) -> str:
+    return f"{diff.key.name} {diff.key.type}"
+
+
+def _values(diff: RecordDiff) -> str:
+    return f"{records.show_set(diff.before)} -> {records.show_set(diff.after)}"
 
 
 def _mass_hold(snap: Snapshot, diff: RecordDiff, pruning: Pruning, over_limit: Mapping[ZoneKey, str]) -> Hold | None:

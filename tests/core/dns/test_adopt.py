@@ -221,3 +221,19 @@ def test_an_unreadable_mark_is_not_adopted_and_the_hold_says_so() -> None:
     (hold,) = decision.holds
     assert not decision.steps
     assert "an unreadable owner mark" in hold.message
+
+
+def test_a_whole_zone_with_another_ttl_is_one_hold_and_one_approval() -> None:
+    world = Listed((), lists=lists(True, **{f"n{number}_A": A1 for number in range(200)}))
+    world.lists = (replace(world.lists[0], sets={key: (60, *value[1:]) for key, value in world.lists[0].sets.items()}),)
+    for number in range(200):
+        world.put(f"n{number}", "A", A1)
+    decision = world.decide()
+    (hold,) = decision.holds
+    assert not decision.steps
+    assert "200 record sets" in hold.message
+    assert f"n0.{ZONE} A: {A1} ttl 300 -> {A1} ttl 60; " in hold.message
+    world.approve(decision.guard_hash)
+    world.settle()
+    assert {record_set.ttl for record_set in world.sets.values()} == {60}
+    assert len(world.zone.value.owners) == 200
