@@ -86,6 +86,7 @@ def resolve(ledger: Ledger, needed: Collection[str], now: Now) -> tuple[Ledger, 
         rows[shown] = Approval(instant(now), rest, approved=False)
     ends = [due(row.at, LASTS, now) for row in given if not covered.isdisjoint(row.items or ())]
     unused = next((key for key, row in sorted(rows.items()) if row.approved and row.items is None), "")
+    ends += [due(rows[unused].at, LASTS, now)] if unused and shown else []
     rows = _bounded(rows)
     if rows != ledger.approvals:
         ledger = replace(ledger, approvals=rows)

@@ -178,3 +178,9 @@ def test_a_wrong_hash_is_named_in_the_hold() -> None:
     unproven(world)
     world.approve("0123456789abcdef")
     assert all("0123456789abcdef is for other changes" in hold.message for hold in world.decide().holds)
+
+
+def test_the_end_of_an_approval_that_fits_nothing_is_known() -> None:
+    ledger, given_ = resolve(approve(Ledger(), "0123456789abcdef"), {"a"}, START)
+    assert (given_.unused, given_.until) == ("0123456789abcdef", START.steady + LASTS)
+    assert resolve(ledger, {"a"}, later(LASTS / SECOND))[1].unused == ""
