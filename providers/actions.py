@@ -142,12 +142,16 @@ EndpointAction = SetWeight | RemoveEndpoint | CutSessions
 
 @dataclass(frozen=True, slots=True)
 class RecordChange:
-    """One record set before and after (None = absent), and its owner mark afterwards (`<instance>/<object key>`)."""
+    """One record set before and after (None = absent), and its owner mark afterwards (`<instance>/<object key>`).
+
+    `adopts`: the set has no owner mark, and the manifest takes it over exactly as it is `before`.
+    """
 
     key: RecordKey
     before: RecordSet | None
     after: RecordSet | None
     owner: str
+    adopts: bool = False
 
 
 @dataclass(frozen=True, slots=True)

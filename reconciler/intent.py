@@ -10,17 +10,23 @@ from manifests.values.desired import Desired
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """What a run may do. `prune` None: as the Instance says. `approve`: the hash of the deletions that the operator approved."""
+    """What a run may do.
+
+    `prune` None: as the Instance says. `approve`: the hash of the held changes that the operator approved. `apply_command`: the command
+    line of `reconcile apply` with the same PATH and options, for messages; empty = that of `Desired`.
+    """
 
     prune: bool | None = None
     take_over: bool = False
     destroy: bool = False
     approve: str = ""
+    apply_command: str = ""
 
     def applied_to(self, desired: Desired) -> Desired:
         """The manifests with this intent. With `destroy` they contain no object any more, so that all of them are removed."""
         prune = desired.instance.prune if self.prune is None else self.prune
-        desired = replace(desired, prune=prune, take_over=self.take_over, destroy=self.destroy)
+        command = self.apply_command or desired.apply_command
+        desired = replace(desired, prune=prune, take_over=self.take_over, destroy=self.destroy, apply_command=command)
         if not self.destroy:
             return desired
         return replace(

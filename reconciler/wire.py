@@ -53,6 +53,9 @@ from reconciler.shell.store.state_db import Store, StoreError
 from reconciler.tree import Location, state_to_read
 from reconciler.web.serving import serve
 
+WATCH = "reconcile --watch"
+"""How a daemon begins its operation in the lock's owner record."""
+
 LOCK_WAIT = 5.0
 """Seconds that a run waits for another run on the same instance to end."""
 
@@ -327,7 +330,7 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
     state = location.state_of(desired.instance.id)
     credentials = Credentials(state, clock, desired.instance.push)
     with (
-        _locked_store(state, f"reconcile --watch {location.path}", clock, reporter) as memory,
+        _locked_store(state, f"{WATCH} {location.path}", clock, reporter) as memory,
         _machinery(desired, state, may_write=True, phase=True, credentials=credentials) as (providers, engine, runner),
     ):
         archive = _archive(location, state, desired.instance.id, clock)
@@ -454,6 +457,7 @@ async def make_plan(
             clock=clock,
             runner=runner,
             remembered=_zones(loaded),
+            approve=intent.approve,
         )
         loop = Loop(parts)
         decision, observed, now = await loop.observe_once(deadline)

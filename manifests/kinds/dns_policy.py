@@ -134,6 +134,11 @@ class DNSPolicySpec(Model):
     targets: Annotated[Items[Target], unique("target name", "name"), Field(min_length=1)] = Field(
         description="Sources of the addresses."
     )
+    adopt: bool = Field(
+        False,
+        description="Takes over existing A, AAAA and CNAME records at the names of this policy that no instance owns. An equal one only gets an owner mark; one with "
+        "another value or TTL is changed after an operator has approved that.",
+    )
 
 
 class DNSPolicy(Manifest):

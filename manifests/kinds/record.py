@@ -54,6 +54,11 @@ class RecordSpec(Model):
     values: Annotated[Items[str], Field(min_length=1)] = Field(
         description="Values as in a zone file, see [record types](#record-types); a TXT value is the text itself, without quotes."
     )
+    adopt: bool = Field(
+        False,
+        description="Takes over existing records of this name and type that no instance owns. An equal one only gets an owner mark; one with "
+        "another value or TTL is changed after an operator has approved that.",
+    )
 
     @model_validator(mode="after")
     def _fit(self) -> Self:

@@ -58,6 +58,11 @@ class RecordListSpec(Model):
         description="The records, such as `www.example.com: {A: 192.0.2.1}` or `mail.example.com: {A: {ttl: 1m, values: "
         "[192.0.2.1, 192.0.2.2]}}`. Names are absolute, with or without a final dot; types and values are those of a Record.",
     )
+    adopt: bool = Field(
+        False,
+        description="Takes over existing records of these names and types that no instance owns. An equal one only gets an owner mark; one with "
+        "another value or TTL is changed after an operator has approved that.",
+    )
 
 
 class RecordList(Manifest):

@@ -61,6 +61,7 @@ def record(declared: Declared, scope: Scope) -> dns.Record | None:
         int(spec.ttl) // SECOND,
         spec.canonical(),
         declared.document.where,
+        spec.adopt,
     )
 
 
@@ -108,6 +109,7 @@ def policy(declared: Declared, scope: Scope) -> dns.DNSPolicy | None:
         all_unhealthy=all_unhealthy,
         fallback=fallback,
         where=declared.document.where,
+        adopt=spec.adopt,
     )
 
 

@@ -61,7 +61,9 @@ def record_list(declared: Declared, scope: Scope) -> dns.RecordList | None:
     sets = _Sets(declared, scope, spec.zone, int(spec.ttl) // SECOND)
     for name, types in spec.names.items():
         sets.add(name, types)
-    return dns.RecordList(declared.key, declared.name, provider, spec.zone, sets.values, declared.document.where)
+    return dns.RecordList(
+        declared.key, declared.name, provider, spec.zone, sets.values, declared.document.where, spec.adopt
+    )
 
 
 def written(names: Mapping[str, object], host: str) -> str:

@@ -349,7 +349,7 @@ class Desired:
     working directories of containers are relative to. `services_of` lists, for each workload key, the (service key,
     container port) pairs that select it. `prune`, `destroy` and `take_over` are the intent of the run: they come from the
     command line or the Instance and only ever allow more removals. `former` are the workloads that are removed on purpose:
-    their drain and grace still apply.
+    their drain and grace still apply. `apply_command` is the command line that applies these manifests again, for messages.
     """
 
     source: str
@@ -370,6 +370,7 @@ class Desired:
     checks: tuple[HealthCheck, ...] = ()
     records: tuple[Record, ...] = ()
     record_lists: tuple[RecordList, ...] = ()
+    apply_command: str = "reconcile apply PATH --yes"
 
     @property
     def zones(self) -> frozenset[tuple[str, str]]:

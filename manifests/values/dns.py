@@ -114,7 +114,8 @@ class DNSPolicy:
     """A name and its targets. `ttl` is that of address records, `tree_ttl` of the levels above them.
 
     `check` runs against every address of targets that name no HealthCheck; None = such addresses count as healthy, or as
-    their service says. `fallback` names the target that is published only when nothing else is healthy.
+    their service says. `fallback` names the target that is published only when nothing else is healthy. `adopt`: existing sets that
+    no instance owns are taken over.
     """
 
     key: str
@@ -130,11 +131,12 @@ class DNSPolicy:
     all_unhealthy: AllUnhealthy = AllUnhealthy.FREEZE
     fallback: str = ""
     where: Where = NOWHERE
+    adopt: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One plain record set. `values` are canonical and sorted."""
+    """One plain record set. `values` are canonical and sorted. `adopt` as in `DNSPolicy`."""
 
     key: str
     name: str
@@ -145,6 +147,7 @@ class Record:
     ttl: int
     values: tuple[str, ...]
     where: Where = NOWHERE
+    adopt: bool = False
 
 
 SetKey = tuple[str, str, str]
@@ -156,7 +159,10 @@ SetValue = tuple[int, tuple[str, ...], None, str, bool]
 
 @dataclass(frozen=True, slots=True)
 class RecordList:
-    """Many plain record sets of one zone: tuples that compare equal to those of looks, because there may be 100,000."""
+    """Many plain record sets of one zone: tuples that compare equal to those of looks, because there may be 100,000.
+
+    `adopt` as in `DNSPolicy`.
+    """
 
     key: str
     name: str
@@ -164,3 +170,4 @@ class RecordList:
     zone: str
     sets: Mapping[SetKey, SetValue]
     where: Where = NOWHERE
+    adopt: bool = False

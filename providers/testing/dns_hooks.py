@@ -121,6 +121,13 @@ class DNSHooks:
         owner = f"{instance}/DNSPolicy/app"
         return ChangeRecords(provider.name, self.zone, tuple(RecordChange(*change, owner) for change in changes))
 
+    def adopting(
+        self, provider: DNSProvider, key: RecordKey, before: RecordSet, after: RecordSet | None
+    ) -> ChangeRecords:
+        """The action that takes over a set without a mark."""
+        change = RecordChange(key, before, after, f"{INSTANCE}/DNSPolicy/app", adopts=True)
+        return ChangeRecords(provider.name, self.zone, (change,))
+
     def holds(self, provider: DNSProvider, expected: Mapping[RecordKey, RecordSet], what: str) -> None:
         """Check that the zone has exactly these sets."""
         same(self.records(provider), dict(expected), 2, what)

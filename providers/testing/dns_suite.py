@@ -157,6 +157,21 @@ class DNSConformance(DNSHooks):
         self.holds(mine, {self.key("by-hand"): A1}, "nothing of the request was done")
         mine.close()
 
+    def test_level_06_a_set_without_a_mark_can_be_adopted(self, context: Context) -> None:
+        """An equal set only gets its mark, another one also its new values; what changed meanwhile stays as it is."""
+        bare = self.make(context)
+        self.change(bare, (self.key("equal"), None, A1), (self.key("other"), None, A1), (self.key("late"), None, A2))
+        mine = owned(bare, INSTANCE)
+        for name, after in (("equal", A1), ("other", A2)):
+            mine.perform(self.adopting(mine, self.key(name), A1, after))
+        raises(partial(mine.perform, self.adopting(mine, self.key("late"), A1, A1)), Conflict, 5, "a set that changed")
+        fact = self.look(mine)
+        owner = f"{INSTANCE}/DNSPolicy/app"
+        same(dict(fact.owners), {self.key("equal"): owner, self.key("other"): owner}, 5, "the owner marks")
+        expected = {self.key("equal"): A1, self.key("other"): A2, self.key("late"): A2}
+        self.holds(mine, expected, "the values that were asked for")
+        mine.close()
+
     # --- level 7: the reply is lost after success ---------------------------------------------------------------
 
     def test_level_07_a_lost_reply_then_look_and_repeat(self, names: DNSProvider) -> None:

@@ -26,7 +26,7 @@ from providers.actions import (
 from providers.dns.common.change import GLUE, glue_of, parents, show
 from providers.dns.common.ownership import cut_above, mark_key, mark_places, mark_record, read_mark, split
 from providers.dns.common.routing import label
-from providers.errors import Foreign, ProviderError
+from providers.errors import Conflict, Foreign, ProviderError
 from providers.facts import (
     LABEL_LIVENESS,
     ContainerFact,
@@ -215,12 +215,13 @@ class OwnedDNS:
     def perform(self, action: ChangeRecords) -> None:
         """Change data and marks in one call of the inner provider.
 
-        A mark of ours without its set (the set was removed by hand) is used again or removed. A set without a mark is never
-        adopted, even if it equals the desired one. When a name is delegated, the marks of our addresses of its name servers
-        move out of the delegated zone in the same call.
+        A mark of ours without its set (the set was removed by hand) is used again or removed. A set without a mark is changed only
+        by a change that adopts it, and only as that change expects it. When a name is delegated, the marks of our addresses of its
+        name servers move out of the delegated zone in the same call.
 
         Raises:
-            Foreign: a set exists without a mark, or with a mark of another instance.
+            Foreign: a set exists without a mark and is not adopted, or with a mark of another instance.
+            Conflict: a set that is adopted is not as expected any more.
             Rejected: a name is too long for a mark.
         """
         with collector_paused():
@@ -286,13 +287,20 @@ class OwnedDNS:
             present = records.get(change.key)
             if present is None:
                 return
+            if change.adopts:
+                if present != change.before:
+                    raise Conflict(
+                        target, f"was changed by another writer: found {show(present)}", "retried automatically"
+                    )
+                return
             cause = f"exists without an owner mark of this instance: {show(present)}"
-            raise Foreign(target, cause, "remove it by hand to manage it here, or use another name")
-        for key, mark in marks.items():
+            raise Foreign(target, cause, "write adopt: true in its manifest to take it over, or use another name")
+        for mark in marks.values():
             owner = read_mark(mark)
             if not owner.startswith(self._instance + "/"):
-                next_step = f"remove it with that owner; if that owner is gone, remove {key.name} TXT"
-                raise Foreign(target, f"belongs to {owner}", next_step)
+                raise Foreign(
+                    target, f"belongs to {owner}", "remove it from the manifests of that owner, or use another name"
+                )
 
     def close(self) -> None:
         """Close the inner provider."""

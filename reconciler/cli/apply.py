@@ -8,6 +8,7 @@ import click
 from reconciler.cli.confirm import plan_confirmed, require_terminal
 from reconciler.cli.options import (
     Options,
+    approve_option,
     common_options,
     instance_option,
     intent_options,
@@ -33,9 +34,7 @@ Examples:
 )
 @path_argument
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@click.option(
-    "--approve", metavar="HASH", default="", help="Approve the held deletions of the plan that shows this hash."
-)
+@approve_option
 @timeout_option
 @wait_option
 @intent_options
@@ -50,7 +49,7 @@ def apply(path: Path, yes: bool, approve: str, **raw: Any) -> Exit:
         require_terminal("reconcile apply")
     from reconciler.cli import run  # noqa: PLC0415  (imported when it is needed)
 
-    intent = run.intent(options, approve=approve)
+    intent = run.intent(path, options, approve=approve)
     if not yes and not plan_confirmed(path, options, intent, "Take these {steps} steps?"):
         options.view.err(f"not confirmed; nothing was changed (exit {int(Exit.MANUAL)})")
         return Exit.MANUAL

@@ -8,6 +8,7 @@ import click
 from reconciler.cli.app import COMMANDS
 from reconciler.cli.options import (
     Options,
+    approve_option,
     common_options,
     instance_option,
     intent_options,
@@ -58,12 +59,13 @@ Examples:
 @click.option("--dry-run", is_flag=True, help="Show the plan, and change nothing.")
 @timeout_option
 @wait_option
+@approve_option
 @intent_options
 @instance_option
 @state_option
 @log_options
 @common_options
-def converge(path: Path | None, once: bool, watch: bool, dry_run: bool, **raw: Any) -> Exit:
+def converge(path: Path | None, once: bool, watch: bool, dry_run: bool, approve: str, **raw: Any) -> Exit:
     """Make containers, load-balancer weights and DNS records match the manifests at PATH."""
     options = Options.of(raw)
     modes = [name for name, on in (("--once", once), ("--watch", watch), ("--dry-run", dry_run)) if on]
@@ -74,7 +76,7 @@ def converge(path: Path | None, once: bool, watch: bool, dry_run: bool, **raw: A
     if not modes:
         raise _no_mode(path)
     if watch:
-        _refuse_for_watch(options)
+        _refuse_for_watch(options, approve)
         from reconciler.cli.run import watch as run_watch  # noqa: PLC0415  (imported when it is needed)
 
         return run_watch(path, options)
@@ -85,10 +87,10 @@ def converge(path: Path | None, once: bool, watch: bool, dry_run: bool, **raw: A
             )
         from reconciler.cli.plan import show_plan  # noqa: PLC0415
 
-        return show_plan(path, options, detailed=False)
-    from reconciler.cli.run import once as run_once  # noqa: PLC0415
+        return show_plan(path, options, detailed=False, approve=approve)
+    from reconciler.cli import run  # noqa: PLC0415
 
-    return run_once(path, options)
+    return run.once(path, options, run.intent(path, options, approve=approve))
 
 
 def _no_mode(path: Path) -> click.UsageError:
@@ -98,12 +100,17 @@ def _no_mode(path: Path) -> click.UsageError:
     return usage_error("a mode is missing: --once, --watch or --dry-run", f"run: reconcile --once {path}")
 
 
-def _refuse_for_watch(options: Options) -> None:
+def _refuse_for_watch(options: Options, approve: str) -> None:
     """Refuse options that have a meaning only for a run that ends."""
     if options.view.json:
         raise usage_error(
             "--watch and --output json cannot be used together",
             "use --log-format json for the log, and 'reconcile status -o json' for the state",
+        )
+    if approve:
+        raise usage_error(
+            "--watch and --approve cannot be used together",
+            "start the daemon first, then give it the hash: reconcile apply PATH --yes --approve HASH",
         )
     if not options.wait:
         raise usage_error("--watch and --no-wait cannot be used together", "use --once --no-wait for one pass")

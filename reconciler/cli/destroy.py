@@ -51,9 +51,9 @@ def destroy(path: Path | None, yes: bool, instance_id: str, **raw: Any) -> Exit:
         require_terminal("reconcile destroy")
     from reconciler.cli import run  # noqa: PLC0415  (imported when it is needed)
 
-    intent = run.intent(options, destroy=True)
     with hint(options):
         place, stored = chosen(path, options, instance_id)
+        intent = run.intent(place.path, options, destroy=True)
         question = "Remove everything that instance '{instance}' owns ({steps} steps)?"
         if not yes and not plan_confirmed(place.path, options, intent, question, place, stored):
             options.view.err(f"not confirmed; nothing was removed (exit {int(Exit.MANUAL)})")

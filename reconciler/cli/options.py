@@ -155,6 +155,13 @@ timeout_option = click.option(
 
 wait_option = click.option("--no-wait", is_flag=True, help="Take the steps that are due now, and wait for nothing.")
 
+approve_option = click.option(
+    "--approve",
+    metavar="HASH",
+    default="",
+    help="Approve the held changes of the plan or status that shows this hash, for 24h; a running daemon does them.",
+)
+
 intent_options = _add(
     click.option(
         "--prune/--no-prune",

@@ -55,13 +55,14 @@ def plan(path: Path | None, detailed_exitcode: bool, instance_id: str, **raw: An
     return show_plan(path, Options.of(raw), detailed=detailed_exitcode, instance_id=instance_id)
 
 
-def show_plan(path: Path | None, options: Options, *, detailed: bool, instance_id: str = "") -> Exit:
+def show_plan(path: Path | None, options: Options, *, detailed: bool, instance_id: str = "", approve: str = "") -> Exit:
     """Make the plan, print it, and return the exit code."""
     from reconciler.cli import run  # noqa: PLC0415  (imported when it is needed)
     from reconciler.cli.render.plan import plan_json, plan_text  # noqa: PLC0415
 
     place, stored = chosen(path, options, instance_id)
-    made, decision, now = run.make_plan(place.path, options, run.intent(options), place, stored)
+    run_intent = run.intent(place.path, options, approve=approve)
+    made, decision, now = run.make_plan(place.path, options, run_intent, place, stored)
     code = exit_code(bool(made.steps), unreadable=bool(decision.status.unknown), detailed=detailed)
     if options.view.json:
         options.view.document(plan_json(made, decision, now, code))

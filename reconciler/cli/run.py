@@ -1,23 +1,33 @@
 """Runs the loop from the command line: once, for ever, or for a plan only. Shared by the commands that converge or plan."""
 
 import asyncio
+import json
+import re
+import shlex
 import sys
 from pathlib import Path
 
 from manifests.values.desired import SECOND
 from reconciler import wire
-from reconciler.cli.options import Options
+from reconciler.cli.inbox import refreshed, send_and_report
+from reconciler.cli.options import Options, usage_error
 from reconciler.cli.render.progress import Logged, Progress, Screen, Silent, ticking
 from reconciler.cli.render.summary import summary_json, summary_text
 from reconciler.cli.view import terminal
+from reconciler.cli.where import find, joined
 from reconciler.core.decision import Decision, Plan
+from reconciler.core.limits import approvals
 from reconciler.core.model.instant import Now
 from reconciler.exits import Exit
 from reconciler.intent import Intent
 from reconciler.shell.clock import SystemClock
 from reconciler.shell.logs import LogFormat, configure
 from reconciler.shell.report.summary import Summary
+from reconciler.shell.store.lock import holder
 from reconciler.tree import Location
+from reconciler.wire import WATCH
+
+_HASH = re.compile(r"[0-9a-f]{16}")
 
 PROBE_TIME = 30 * SECOND
 """The longest time that a plan waits for probes, whatever the time limit of the command is (ns)."""
@@ -28,9 +38,32 @@ def location(path: Path, options: Options) -> Location:
     return Location(path, options.instance, options.state_dir)
 
 
-def intent(options: Options, *, destroy: bool = False, approve: str = "") -> Intent:
-    """What this run may do beyond the manifests."""
-    return Intent(prune=options.prune, take_over=options.take_over, destroy=destroy, approve=approve)
+def intent(path: Path, options: Options, *, destroy: bool = False, approve: str = "") -> Intent:
+    """What this run may do beyond the manifests. Raises a usage error when `approve` cannot be a hash."""
+    if approve and not _HASH.fullmatch(approve):
+        raise usage_error(
+            f"'{approve}' is not a hash of held changes", "give the 16 digits that the plan or status shows"
+        )
+    return Intent(
+        prune=options.prune,
+        take_over=options.take_over,
+        destroy=destroy,
+        approve=approve,
+        apply_command=apply_command(path, options),
+    )
+
+
+def apply_command(path: Path, options: Options) -> str:
+    """The command line of `reconcile apply` for the same manifests and state, to be run in any directory and without a terminal."""
+    words = ["reconcile", "apply", str(path.absolute()), "--yes"]
+    if options.prune is not None:
+        words.append("--prune" if options.prune else "--no-prune")
+    if options.take_over:
+        words.append("--take-over")
+    for name, given in (("--instance", options.instance), ("--state-dir", options.state_dir)):
+        if given is not None:
+            words += [name, str(given.absolute())]
+    return shlex.join(words)
 
 
 def _reporter(options: Options, clock: SystemClock, endless: bool) -> Progress | Logged:
@@ -62,13 +95,18 @@ def once(
         place, stored: stored manifests that take the place of those at `path`, and where their instance is.
     """
     clock = SystemClock()
+    run_intent = run_intent or intent(path, options)
+    if run_intent.approve:
+        handed_over = _approved_by_daemon(path, options, run_intent.approve, clock)
+        if handed_over is not None:
+            return handed_over
     reporter = _reporter(options, clock, endless=False)
 
     async def body() -> Summary:
         async with ticking(reporter, clock):
             return await wire.run_once(
                 place or location(path, options),
-                intent=run_intent or intent(options),
+                intent=run_intent,
                 within=options.timeout,
                 wait=options.wait,
                 reporter=reporter,
@@ -79,6 +117,24 @@ def once(
     summary = asyncio.run(body())
     _print(summary, clock.now(), options, streamed=reporter.streams)
     return summary.exit
+
+
+def _approved_by_daemon(path: Path, options: Options, approve: str, clock: SystemClock) -> Exit | None:
+    """Give the approval to the daemon of this instance; None when none runs, so that this run acts on it."""
+    place = find(path, options, "")
+    owner = holder(place.state_dir, clock)
+    if owner is None or not owner.operation.startswith(WATCH):
+        return None
+
+    def held() -> str:
+        refreshed(place)
+        with joined(place) as store:
+            last = store.last_decision()
+        holds = json.loads(last.text)["holds"] if last is not None else []
+        return next((hold["message"] for hold in holds if f"the approval of {approve} is" in hold["message"]), "")
+
+    effect = f"approved for {approvals.LASTS // (3600 * SECOND)}h, to be done by the running daemon"
+    return send_and_report("approve", [{"object": approve}], place, options, f"held changes {approve}", effect, held)
 
 
 def _print(summary: Summary, now: Now, options: Options, *, streamed: bool) -> None:
@@ -92,7 +148,7 @@ def _print(summary: Summary, now: Now, options: Options, *, streamed: bool) -> N
 def watch(path: Path, options: Options) -> Exit:
     """Keep converging until a signal ends it."""
     reporter = _reporter(options, SystemClock(), endless=True)
-    code = asyncio.run(wire.run_watch(location(path, options), intent=intent(options), reporter=reporter))
+    code = asyncio.run(wire.run_watch(location(path, options), intent=intent(path, options), reporter=reporter))
     options.view.err(f"result: {code.sentence} (exit {int(code)})")
     return code
 

@@ -6,7 +6,7 @@
 from reconciler.core.actions import steps
 from reconciler.core.actions.outbox import Outbox
 from reconciler.core.gates import Gated
-from reconciler.core.limits import prune_guard, suspensions
+from reconciler.core.limits import approvals, prune_guard, suspensions
 from reconciler.core.limits.prune_guard import Pruning
 from reconciler.core.replicas.snapshot import Snapshot
 from reconciler.core.traffic.weights import Weights
@@ -25,7 +25,8 @@ def members(snap: Snapshot, weights: Weights, pruning: Pruning, out: Outbox) -> 
             out.holds.append(hold)
     for stray in weights.strays:
         action = f"withdraw {stray.container} from {stray.provider}/{stray.pool}"
-        hold = prune_guard.hold(snap.desired, out.ledger, pruning, stray.object, action, out.now)
+        item = approvals.member(stray.provider, stray.pool, stray.endpoint)
+        hold = prune_guard.hold(snap.desired, out.ledger, pruning, stray.object, action, item, out.now)
         if hold is None:
             out.put(steps.weight(stray, links))
         else:

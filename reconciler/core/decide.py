@@ -12,13 +12,14 @@ from providers.actions import SetWeight
 from reconciler.core import changes, differences, disruptions, drains, gates, in_rotation, orphans
 from reconciler.core.actions.outbox import Outbox
 from reconciler.core.decision import Decision
-from reconciler.core.dns import check_trials, compare, publish
+from reconciler.core.dns import check_trials, compare, deletions, publish
 from reconciler.core.dns.floors import NameFloors
 from reconciler.core.exits import grants
 from reconciler.core.healing import mass_failure, restart_history, restart_requests
 from reconciler.core.healing.restart_counters import RestartCounters
 from reconciler.core.health import belief
-from reconciler.core.limits import prune_guard, windows
+from reconciler.core.limits import approvals, prune_guard, windows
+from reconciler.core.limits.prune_guard import Pruning
 from reconciler.core.model.instant import FOREVER, Now
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.ledger_fold import keep_acceptances
@@ -115,9 +116,14 @@ def _pass(desired: Desired, observed: Observed, now: Now, before: Ledger, last: 
     missing.wants += restart_requests.wants(snap, ledger, missing.wants)
     pruned = orphans.of(snap, weights, names)
     ledger = memory.absences(snap, ledger, pruned)
-    pruning = prune_guard.judge(
-        snap.desired, ledger, pruned, orphans.owned(snap) if pruned else 0, observed.source_read_at
+    mass, over_limit = (
+        prune_guard.mass(snap.desired, pruned, orphans.owned(snap) if pruned else 0),
+        deletions.over_limit(snap, names),
     )
+    to_approve = deletions.needed(names, over_limit, snap.desired.prune)
+    to_approve |= orphans.items(snap, weights, names) if mass else set()
+    ledger, given = approvals.resolve(ledger, to_approve, now)
+    pruning = Pruning(mass, observed.source_read_at, given)
     counters = RestartCounters(snap, counts, ledger, outbreaks)
     failing_checks = in_rotation.failing_checks(snap, missing.disrupted())
     gated = gates.ask(counters, missing.wants, pruning, weights.dead, failing_checks, NameFloors(snap, names))
@@ -128,7 +134,7 @@ def _pass(desired: Desired, observed: Observed, now: Now, before: Ledger, last: 
     out = Outbox(snap, gated.ledger)
     disruptions.carry_on(snap, weights, names, out)
     changes.members(snap, weights, pruning, out)
-    zone_hash = publish.publish(snap, names, pruning, out)
+    publish.publish(snap, names, pruning, over_limit, out)
     changes.containers(snap, gated, out)
 
     stages = (*tried, rollouts, missing, gated, out, weights)
@@ -145,7 +151,7 @@ def _pass(desired: Desired, observed: Observed, now: Now, before: Ledger, last: 
         until for until in (*(hold.until for hold in holds), *(wait.until for wait in waits)) if until is not None
     ]
     wake_at = now.steady + 1 if unsettled else min([_wake_at(snap, counts, ledger), *instants])
-    mass_change = any(hold.rule is Rule.MASS_CHANGE for hold in holds)
+    unapproved = bool(given.hash) and any(hold.next_step.endswith(given.hash) for hold in holds)
     settled = replace(snap, observed=replace(observed, ledger=ledger))
     return Decision(
         steps=due_steps,
@@ -153,8 +159,8 @@ def _pass(desired: Desired, observed: Observed, now: Now, before: Ledger, last: 
         waits=tuple(sorted(waits, key=lambda wait: (wait.object, wait.waiting, wait.message))),
         status=objects.assess(settled, counts, names),
         ledger=ledger,
-        wake_at=max(min(wake_at, names.until, rollouts.until), now.steady + 1),
-        guard_hash=(pruning.hash if pruning.mass else zone_hash) if mass_change else "",
+        wake_at=max(min(wake_at, names.until, rollouts.until, given.until), now.steady + 1),
+        guard_hash=given.hash if unapproved else "",
         unsettled=unsettled,
     )
 

@@ -12,7 +12,8 @@ from reconciler.core.status.objects import Status
 class Decision:
     """The answer of `decide`.
 
-    `wake_at` is the steady instant, later than now, at which the answer may change without new facts. `unsettled` tells that a
+    `wake_at` is the steady instant, later than now, at which the answer may change without new facts. `guard_hash` approves all held
+    changes that need it; empty without such. `unsettled` tells that a
     disruption made progress without a call, so that its next step may be due already: decide again at once.
     """
 
@@ -38,7 +39,10 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The whole plan: every step until convergence, and the holds and waits that remain. `truncated` is why it ends early."""
+    """The whole plan: every step until convergence, and the holds and waits that remain. `truncated` is why it ends early.
+
+    `guard_hash` is as in `Decision`, and `approve_command` the command line that approves it.
+    """
 
     revision: str
     steps: tuple[Planned, ...]
@@ -46,3 +50,4 @@ class Plan:
     waits: tuple[Wait, ...]
     guard_hash: str = ""
     truncated: str = ""
+    approve_command: str = ""

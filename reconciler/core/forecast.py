@@ -182,4 +182,6 @@ def forecast(desired: Desired, observed: Observed, now: Now) -> Plan:
         now = _after(now, upcoming)
         if observed.source_read_at != NEVER_READ and observed.source_problem is None:
             observed = replace(observed, source_read_at=now.steady)
-    return Plan(revision, tuple(planned), decision.holds, decision.waits, decision.guard_hash, truncated)
+    shown = decision.guard_hash
+    approve = f"{desired.apply_command} --approve {shown}" if shown else ""
+    return Plan(revision, tuple(planned), decision.holds, decision.waits, shown, truncated, approve)

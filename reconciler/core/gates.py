@@ -21,7 +21,7 @@ from reconciler.core.healing import restart_counters, restart_gates
 from reconciler.core.healing.restart_counters import RestartCounters
 from reconciler.core.health import precedence
 from reconciler.core.health.belief import Belief
-from reconciler.core.limits import backoff, prune_guard, suspensions, windows
+from reconciler.core.limits import approvals, backoff, prune_guard, suspensions, windows
 from reconciler.core.limits.prune_guard import Pruning
 from reconciler.core.limits.suspensions import Subject
 from reconciler.core.model.instant import FOREVER, instant, next_after
@@ -274,7 +274,9 @@ class _Gate:
 
     def prune(self, want: Want) -> Hold | Wait | None:
         key = want.object.rpartition("/")[0]
-        hold = prune_guard.hold(self.desired, self.counters.ledger, self.pruning, key, want.id, self.now)
+        hold = prune_guard.hold(
+            self.desired, self.counters.ledger, self.pruning, key, want.id, approvals.container(want.fact), self.now
+        )
         if hold is None:
             self.counters.grant(want)
         return hold

@@ -1,6 +1,8 @@
 """Orphans: objects that this instance owns and no manifest names, the candidates of pruning. Called by `decide` only."""
 
+from reconciler.core.dns import deletions
 from reconciler.core.dns.names import Names
+from reconciler.core.limits import approvals
 from reconciler.core.replicas.snapshot import Snapshot
 from reconciler.core.traffic.weights import Weights
 
@@ -9,6 +11,16 @@ def of(snap: Snapshot, weights: Weights, names: Names) -> frozenset[str]:
     """The objects that carry the mark of this instance and that no manifest names."""
     workloads = {f"workload/{fact.mark.workload}" for fact in snap.roster.orphans if fact.mark}
     return frozenset(workloads | {stray.object for stray in weights.strays} | {stray.object for stray in names.strays})
+
+
+def items(snap: Snapshot, weights: Weights, names: Names) -> set[str]:
+    """The items of all that carries the mark of this instance and that no manifest names."""
+    containers = {approvals.container(fact) for fact in snap.roster.orphans if fact.mark}
+    return (
+        containers
+        | {approvals.member(stray.provider, stray.pool, stray.endpoint) for stray in weights.strays}
+        | set(deletions.of_orphans(snap, names))
+    )
 
 
 def owned(snap: Snapshot) -> int:

@@ -17,8 +17,9 @@ from providers.actions import (
     StopContainer,
     UpdateContainer,
 )
-from providers.facts import RecordKey, RecordSet, fingerprint
+from providers.facts import RecordKey, fingerprint
 from reconciler.core.decision import Plan, Planned
+from reconciler.core.dns.records import show_set
 from reconciler.core.model.reasons import Hold, Wait
 
 FORMAT_VERSION = 1
@@ -31,14 +32,6 @@ IN_A_LINE = 12
 def seconds(duration: int) -> str:
     """A duration in ns, as short text in seconds."""
     return f"{duration / SECOND:.1f}".removesuffix(".0") + "s"
-
-
-def _set(record: RecordSet | None) -> str:
-    if record is None:
-        return "nothing"
-    weight = "" if record.weight is None else f" weight {record.weight}"
-    geo = f" for {record.geo}" if record.geo else ""
-    return f"{'alias of ' if record.alias else ''}{','.join(record.values)} ttl {record.ttl}{weight}{geo}"
 
 
 def _key(key: RecordKey) -> str:
@@ -93,7 +86,7 @@ def spelled_out(action: Action) -> list[str]:
 
 
 def _change(record_change: RecordChange) -> str:
-    return f"{_key(record_change.key)} {_set(record_change.before)} -> {_set(record_change.after)}"
+    return f"{_key(record_change.key)} {show_set(record_change.before)} -> {show_set(record_change.after)}"
 
 
 def _lines(planned: Planned) -> list[str]:
@@ -132,7 +125,7 @@ def to_text(plan: Plan) -> str:
     lines += [_hold(hold) for hold in plan.holds]
     lines += [_wait(wait) for wait in plan.waits]
     if plan.guard_hash:
-        lines.append(f"to approve the held deletions, run: reconcile apply --approve {plan.guard_hash}")
+        lines.append(f"to approve the held changes, run: {plan.approve_command}")
     if plan.truncated:
         lines.append(f"the forecast ends here: {plan.truncated}")
     return "\n".join(lines) + "\n"
@@ -176,5 +169,6 @@ def to_json(plan: Plan, steady: int) -> dict[str, Any]:
         "holds": _hold_json(plan.holds, steady),
         "waits": [{"object": w.object, "waiting": w.waiting.value, "message": w.message} for w in plan.waits],
         "approve": plan.guard_hash or None,
+        "approve_command": plan.approve_command or None,
         "truncated": plan.truncated or None,
     }

@@ -10,12 +10,15 @@ import logging
 import os
 import signal
 import sys
+from dataclasses import replace
 
 from manifests.values.desired import SECOND, Desired, Role
+from providers.actions import ChangeRecords
 from reconciler.core.actions import asked
 from reconciler.core.decide import decide
 from reconciler.core.decision import Decision
-from reconciler.core.model.instant import FOREVER, Now
+from reconciler.core.dns import other_writers
+from reconciler.core.model.instant import FOREVER, Now, instant
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.ledger_fold import Command, Outcome, OutcomeKind, apply_commands, fold, try_again
 from reconciler.core.model.observed import Observed
@@ -168,8 +171,9 @@ class Loop:
                 break  # not the main thread: the caller uses `stop`
         self.ledger = self.ledger_store.load()
         self.reporting.begin(self.ledger)
-        if self.parts.approve and write:
-            self.ledger = apply_commands(self.ledger, (Command("approve", self.parts.approve),))
+        if self.parts.approve:  # a plan that is made with an approval shows what it allows
+            given = Command("approve", self.parts.approve, at=instant(self.clock.now()))
+            self.ledger = apply_commands(self.ledger, (given,))
         if write:
             for message in self.memory.close_open_entries():
                 self.reporter.note(message, level=logging.WARNING)
@@ -332,6 +336,12 @@ class Loop:
             for step, outcome, desired in ended
         )
         self.ledger = fold(self.ledger, outcomes, now)
+        written = [
+            step.action for step, outcome, _ in ended if outcome.kind is done and isinstance(step.action, ChangeRecords)
+        ]
+        rows = other_writers.confirm(self.ledger.written, written) if written else self.ledger.written
+        if rows is not self.ledger.written:
+            self.ledger = replace(self.ledger, written=rows)
 
     def _act(self, steps: tuple[Step, ...]) -> None:
         desired = self.desired

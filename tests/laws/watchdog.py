@@ -77,7 +77,10 @@ class Watchdog:
             self.last_weight.pop(action.endpoint.address, None)
         if isinstance(action, StartContainer):
             # A container that lost its weight before its restart, and has had none since, has no requests in flight.
-            self.last_weight.pop(self.world.outside.nodes[action.node][action.name].address, None)
+            # It may have another name by now.
+            for container in self.world.outside.nodes[action.node].values():
+                if container.id == action.expect.container_id:
+                    self.last_weight.pop(container.address, None)
 
     def _restarted(self, step: Step, action: StopContainer) -> None:
         """Health restarts stay within their limit in every window, and no generation is restarted twice."""

@@ -24,7 +24,7 @@ def new_zone(zone: str, primary: str, hostmaster: str) -> str:
     """The text of a new zone file. Its serial is 0, so that the first edit makes it 1."""
     rows = [
         f"; Zone {zone.rstrip('.')}. You may add lines by hand; reconcile increments the serial with each of its changes.",
-        "$TTL 300",
+        "$TTL 300 ; what DNS servers use for lines without their own TTL",
         f"{zone} 3600 IN SOA {primary} {hostmaster} 0 3600 600 1209600 300",
         f"{zone} 3600 IN NS {primary}",
     ]

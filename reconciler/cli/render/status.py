@@ -116,8 +116,8 @@ def progress_lines(stored: Stored, paint: Paint, now: int) -> list[str]:
     lines = [due_line(step, paint) for step in stored["steps"]]
     lines += [held_line(hold, paint, now) for hold in stored["holds"]]
     lines += [wait_line(wait, paint, now) for wait in stored["waits"]]
-    if stored["approve"]:
-        lines.append(f"to approve the held deletions, run: reconcile apply PATH --approve {stored['approve']}")
+    if stored.get("approve_command"):  # an older version stored none
+        lines.append(f"to approve the held changes, run: {stored['approve_command']}")
     return lines
 
 

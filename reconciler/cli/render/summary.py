@@ -25,10 +25,10 @@ def step_line(step: Step, outcome: Outcome, paint: Paint) -> str:
     return f"{kind} {step.object}: {describe(step.action)} ({step.cause.value}: {step.message}){tail}"
 
 
-def result_line(code: Exit, paint: Paint) -> str:
-    """The last line of the result of a run."""
+def result_line(code: Exit, paint: Paint, left: str = "") -> str:
+    """The last line of the result of a run; `left` is what it leaves to be done."""
     shown = paint.good(code.sentence) if code is Exit.OK else paint.bad(code.sentence)
-    return f"result: {shown} (exit {int(code)})"
+    return f"result: {shown}{f'; left: {left}' if left else ''} (exit {int(code)})"
 
 
 def stored_form(summary: Summary, now: Now) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def summary_text(summary: Summary, now: Now, paint: Paint, *, streamed: bool = F
     lines += [f"{paint.warn('unknown')}  {sentence}" for sentence in summary.undecided]
     lines += [*([""] if lines or streamed else []), *status_lines(stored, paint, now.wall), ""]
     lines += [f"run again in {short(at - now.steady)} for {what}" for what, at in summary.run_again]
-    lines.append(result_line(summary.exit, paint))
+    lines.append(result_line(summary.exit, paint, summary.left))
     return "\n".join(lines)
 
 
@@ -77,6 +77,7 @@ def summary_json(summary: Summary, now: Now) -> dict[str, Any]:
         "exit_code": int(summary.exit),
         "result": summary.exit.sentence,
         "reasons": list(summary.reasons),
+        "left": summary.left or None,
         "done": _done(summary.done),
         "run_again": [{"what": what, "in_seconds": max(0, at - now.steady) / SECOND} for what, at in summary.run_again],
         **stored_form(summary, now),

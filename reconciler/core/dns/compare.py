@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from manifests.values.desired import SECOND
 from providers.facts import RecordKey
-from reconciler.core.dns import plain_records, policies, record_lists, records, targets, tree
+from reconciler.core.dns import held_ttls, plain_records, policies, record_lists, records, targets, tree
 from reconciler.core.dns.names import Names
 from reconciler.core.dns.records import RecordDiff, ZoneIndex, ZoneKey
 from reconciler.core.dns.takeover import TakeOvers
@@ -30,7 +30,7 @@ def compare(snap: Snapshot, ledger: Ledger, weights: Weights) -> Names:
     _strays(snap, indexes, out)
     record_lists.compare(snap.desired, indexes, takeovers, out)
     if snap.roster.orphans:
-        _orphans(snap, out)
+        _orphans(snap, ledger, out)
     return out
 
 
@@ -65,17 +65,18 @@ def _strays(snap: Snapshot, indexes: Mapping[ZoneKey, ZoneIndex], out: Names) ->
     out.strays.sort(key=lambda stray: (stray.provider, stray.zone, stray.key))
 
 
-def _orphans(snap: Snapshot, out: Names) -> None:
+def _orphans(snap: Snapshot, ledger: Ledger, out: Names) -> None:
     """Collect orphans whose address any owned record set still publishes."""
     published: dict[str, int] = {}
     instance = snap.desired.instance.id
-    for zone in snap.sight.zones.values():
+    for zone_key, zone in snap.sight.zones.items():
         for key, mark in zone.owners.items():
             record = zone.records.get(key)
             if record is None or key.type not in records.ADDRESS_TYPES or records.owner_of(mark)[0] != instance:
                 continue
             for value in record.values:
-                published[value] = max(published.get(value, 0), record.ttl * SECOND)
+                earlier = held_ttls.left(ledger.held_ttls, held_ttls.place(zone_key, value), snap.now)
+                published[value] = max(published.get(value, 0), record.ttl * SECOND, earlier)
     wanted = {address for sets in out.wanted for address in records.ttl_by_address(sets)}
     hidden = next(iter(sorted(zone for _, zone in snap.sight.unknown_zones)), "")
     for fact in snap.roster.orphans:

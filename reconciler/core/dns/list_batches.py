@@ -159,14 +159,16 @@ def _step(desired: Desired, identity: str, groups: Iterable[Group]) -> Step:
     first = diffs[0]
     owner = records.owner_mark(desired.instance.id, first.object)
     action = ChangeRecords(
-        first.provider, first.zone, tuple(RecordChange(diff.key, diff.before, diff.after, owner) for diff in diffs)
+        first.provider,
+        first.zone,
+        tuple(RecordChange(diff.key, diff.before, diff.after, owner, diff.adopts) for diff in diffs),
     )
     new = sum(1 for diff in diffs if diff.before is None)
     gone = sum(1 for diff in diffs if diff.after is None)
     counts = ((new, "in"), (gone, "out"), (len(diffs) - new - gone, "changed"))
     message = "; ".join(f"{change}: {_sets(count)}" for count, change in counts if count)
     reason = Reason.PRUNED if gone == len(diffs) else Reason.PUBLISHED if new else Reason.CHANGED
-    return Step(identity, first.object, action, reason, message, journal=gone > 0)
+    return Step(identity, first.object, action, reason, message, journal=gone > 0 or any(diff.adopts for diff in diffs))
 
 
 def _sets(count: int) -> str:

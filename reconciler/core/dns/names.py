@@ -10,7 +10,7 @@ from reconciler.core.dns.capabilities_fit import Note
 from reconciler.core.dns.publication import Answer
 from reconciler.core.dns.records import RecordDiff, Sets, ZoneKey
 from reconciler.core.dns.targets import TargetAddress
-from reconciler.core.model.dns_memory import NameRow
+from reconciler.core.model.dns_memory import Flap, NameRow
 from reconciler.core.model.instant import FOREVER
 from reconciler.core.model.reasons import Hold, Wait
 
@@ -38,7 +38,7 @@ class Names:
     it leaves; `kept` are containers whose address a name keeps because it is the last; `hidden` is the unreadable zone.
     `wanted`: all record sets that names should have. `strays`: owned record sets that no manifest wants, to be pruned.
     `own` are the names published in a zone, `taken` the record sets there that were taken over from another owned object.
-    By policy: `rows` are to be remembered, `policies` are for status. `until`: the steady instant until which the result holds.
+    By policy: `rows` are to be remembered, `policies` are for status. `flaps` are the rows of target addresses, to be remembered. `until`: the steady instant until which the result holds.
     """
 
     changes: list[RecordDiff] = field(default_factory=list)
@@ -52,5 +52,6 @@ class Names:
     own: dict[ZoneKey, set[str]] = field(default_factory=dict)
     taken: dict[ZoneKey, set[RecordKey]] = field(default_factory=dict)
     rows: dict[str, NameRow] = field(default_factory=dict)
+    flaps: dict[str, Flap] = field(default_factory=dict)
     until: int = FOREVER
     policies: dict[str, PolicyOutcome] = field(default_factory=dict)

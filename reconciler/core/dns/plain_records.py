@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from manifests.values.desired import Desired
 from manifests.values.dns import Record
 from providers.facts import RecordKey, RecordSet
-from reconciler.core.dns import capabilities_fit, record_lists, records
+from reconciler.core.dns import capabilities_fit, record_lists, records, takeover
 from reconciler.core.dns.names import Names
 from reconciler.core.dns.records import RecordDiff, ZoneIndex, ZoneKey
 from reconciler.core.dns.takeover import TakeOvers
@@ -38,16 +38,28 @@ def compare(
     free = [other for other in beside if takeovers.allowed(record, other)]
     rest = (other for other in beside if other not in free)
     foreign = [other for other in rest if not record_lists.may_take_over(zone.owners.get(other, ""), mark)]
+    adopted = [other for other in foreign if record.adopt and takeover.adoptable(zone, other, key)]
+    foreign = [other for other in foreign if other not in adopted]
     if foreign:
-        message, next_step = records.foreign_texts(foreign, record.zone, mark, "remove the Record")
+        can_adopt = not record.adopt and all(takeover.adoptable(zone, other, key) for other in foreign)
+        message, next_step = records.foreign_texts(foreign, zone.owners, record.zone, can_adopt, "remove the Record")
         out.holds.append(Hold(record.key, f"publish {record.host}", Rule.FOREIGN_RECORD, message, next_step=next_step))
         return
     takeovers.add(zone_key, free)
-    for other in free:
+    for other in (*free, *adopted):
         if other != key:
-            out.changes.append(RecordDiff(record.key, *zone_key, other, zone.records[other], None, Reason.CHANGED))
+            adopts = other in adopted
+            goes = RecordDiff(record.key, *zone_key, other, zone.records[other], None, Reason.CHANGED)
+            out.changes.append(goes._replace(adopts=adopts, replaces=adopts))
     if before != after or not mine:
-        out.changes.append(RecordDiff(record.key, *zone_key, key, before, after, records.reason_of(before, after)))
+        diff = RecordDiff(record.key, *zone_key, key, before, after, records.reason_of(before, after))
+        if key in adopted:
+            note = records.TAKEN_OVER if before == after else ""
+            diff = diff._replace(adopts=True, replaces=before != after, note=note)
+        elif adopted:
+            # It can stand only when the adopted ones are gone.
+            diff = diff._replace(replaces=True)
+        out.changes.append(diff)
 
 
 def _beside(record: Record, index: ZoneIndex) -> list[RecordKey]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from manifests.values.desired import SECOND
 from manifests.values.dns import DNSPolicy
 from providers.facts import ProbeValue, RecordKey
-from reconciler.core.dns import capabilities_fit, publication, records, takeover, targets, tree
+from reconciler.core.dns import capabilities_fit, flapping, held_ttls, publication, records, takeover, targets, tree
 from reconciler.core.dns.capabilities_fit import Note
 from reconciler.core.dns.names import Names, PolicyOutcome
 from reconciler.core.dns.publication import Answer, Mode
@@ -18,10 +18,19 @@ from reconciler.core.dns.records import RecordDiff, Sets, ZoneIndex, ZoneKey
 from reconciler.core.dns.takeover import TakeOvers
 from reconciler.core.dns.targets import TargetAddress, TargetContext
 from reconciler.core.model.dns_memory import NOTHING, NameRow
+from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.reasons import Hold, Reason, Rule, Wait, Waiting
 from reconciler.core.replicas.snapshot import Snapshot
 
 _PASS, _FAIL, _KEPT = ProbeValue.PASS, ProbeValue.FAIL, Mode.KEPT
+
+_AWAITED = {
+    Mode.WAITING: "has no probe results yet",
+    Mode.ALL_UNHEALTHY: "has no probe results yet",
+    Mode.HOLD_DOWN: "is healthy again, but not yet for long enough to withdraw the other addresses",
+    Mode.FAILED_AGAIN: "has only unhealthy addresses again; the published ones stay for now, and then all are published",
+}
+"""What a name waits for, by the mode of its answer."""
 
 
 def compare(
@@ -45,20 +54,36 @@ def compare(
                 out.hidden.setdefault(container, policy.zone)
         if row != NOTHING:
             out.rows[policy.key] = row
+        out.flaps.update((key, flap) for key, flap in context.ledger.flaps.items() if key.startswith(f"{policy.key}/"))
         out.policies[policy.key] = PolicyOutcome(target_addresses, Answer(Mode.WAITING, {}, row), None)
         return
     mark = records.owner_mark(snap.desired.instance.id, policy.key)
     keys = [key for key in index.by_mark.get(mark, ()) if tree.manages(policy, key.name)]
     inherited = takeovers.of_policy(policy)
-    current = _Current({key: index.zone.records[key] for key in (*keys, *inherited)}, bool(inherited))
-    _Comparison(snap, policy, index, target_addresses, current, out).compare(row)
+    adopted = _adoptable(policy, index) if policy.adopt else frozenset()
+    sets = {key: index.zone.records[key] for key in (*keys, *inherited, *sorted(adopted))}
+    current = _Current(sets, bool(inherited), adopted)
+    _Comparison(snap, policy, index, target_addresses, current, context.ledger, out).compare(row)
 
 
 class _Current(NamedTuple):
-    """What a policy has in its zone, and whether some record sets still carry the mark of their previous object."""
+    """What a policy has in its zone, and whether some record sets still carry the mark of their previous object.
+
+    `adopted` are those without any mark that the policy takes over.
+    """
 
     sets: Sets
     inherited: bool
+    adopted: frozenset[RecordKey]
+
+
+def _adoptable(policy: DNSPolicy, index: ZoneIndex) -> frozenset[RecordKey]:
+    """The sets at the names of a policy that answer for addresses and have no owner mark."""
+    host = RecordKey(policy.host, "A")
+    names = (name for name in sorted(tree.names_of(policy)) if index.at(name))
+    return frozenset(
+        key for name in names for key in index.at(name) if takeover.adoptable(index.zone, key, host._replace(name=name))
+    )
 
 
 class _Comparison:
@@ -71,11 +96,12 @@ class _Comparison:
         index: ZoneIndex,
         target_addresses: tuple[TargetAddress, ...],
         current: _Current,
+        ledger: Ledger,
         out: Names,
     ) -> None:
         self.policy, self.zone, self.index, self.out, self.now = policy, index.zone, index, out, snap.now
         self.mark = records.owner_mark(snap.desired.instance.id, policy.key)
-        self.current, self.inherited = current.sets, current.inherited
+        self.current, self.inherited, self.adopted = current
         self.reachable = publication.reachable(policy.host, self.current)
         target_addresses = tuple(
             targets.until_checked(target_address, self.reachable) if target_address.unchecked else target_address
@@ -85,7 +111,11 @@ class _Comparison:
         if self.nodes_unreadable:
             unlisted = publication.without_endpoint(policy, target_addresses, self.reachable)
             target_addresses = (*target_addresses, *unlisted)
-        self.target_addresses = target_addresses
+        followed = flapping.follow(policy, target_addresses, self.reachable, ledger.flaps, snap.now)
+        self.held_ttls = ledger.held_ttls
+        self.target_addresses = followed.target_addresses
+        out.flaps.update(followed.rows)
+        out.until = min(out.until, followed.until)
 
     def compare(self, row: NameRow) -> None:
         """Decide what should be published, and collect the differences."""
@@ -97,12 +127,10 @@ class _Comparison:
             out.rows[policy.key] = answer.row
         out.until = min(out.until, answer.until)
         if answer.wait is not None:
-            message = (
-                f"{policy.host} has no probe results yet"
-                if answer.mode is Mode.WAITING
-                else f"{policy.host} is healthy again, but not yet for long enough to withdraw the other addresses"
-            )
-            out.waits.append(Wait(policy.key, Waiting.VERDICT, message, answer.wait))
+            out.waits.append(Wait(policy.key, Waiting.VERDICT, f"{policy.host} {_AWAITED[answer.mode]}", answer.wait))
+        for target_address in self.target_addresses:
+            if target_address.held_until:
+                self._wait_for_steady_health(target_address)
         foreign = self._foreign((policy.host, kind, "") for kind in takeover.ANSWERS)
         if foreign:
             self._refuse(foreign)
@@ -117,7 +145,13 @@ class _Comparison:
                 return
             outcome.wanted = publication.reachable(policy.host, wanted)
         self._add_containers(wanted, kept=answer.mode is _KEPT)
-        self._add_changes(wanted, outcome.notes)
+        self._add_changes(wanted, outcome.notes, kept=answer.mode is _KEPT)
+
+    def _wait_for_steady_health(self, target_address: TargetAddress) -> None:
+        """Wait until an address that flaps has been healthy for long enough."""
+        times, until = target_address.failures, target_address.held_until
+        message = f"{target_address.address} is healthy, but failed {times} times in a row; it stays out of {self.policy.host} until its health has lasted"
+        self.out.waits.append(Wait(self.policy.key, Waiting.STEADY, message, until))
 
     def _with_floors(self, answer: Answer) -> Answer:
         """Keep published addresses of a revision without traffic while a target would have too few others.
@@ -149,7 +183,7 @@ class _Comparison:
         Returns `current` itself where nothing differs.
         """
         policy = self.policy
-        wanted = tree.build(policy, answer.target_addresses)
+        wanted = tree.build(policy, answer.target_addresses, answer.spare)
         if wanted == self.current:
             return self.current
         order = sorted({target.geo for target in policy.targets if target.default})
@@ -202,34 +236,44 @@ class _Comparison:
             if ttl is None or target_address.address in healthy:
                 # A healthy endpoint shares the address: it does not disappear, so no TTL has to expire.
                 continue
+            place = held_ttls.place((self.policy.provider, self.policy.zone), target_address.address)
+            earlier = held_ttls.left(self.held_ttls, place, self.now)
             stays = kept and (target_address.value is _FAIL or target_address.leaving)
             for name in target_address.behind:
                 if stays or target_address.address not in after:
-                    out.named[name] = max(out.named.get(name, 0), max(ttl, self.policy.ttl) * SECOND)
+                    out.named[name] = max(out.named.get(name, 0), ttl * SECOND, earlier)
                 if stays:
                     out.kept.add(name)
 
-    def _add_changes(self, wanted: Sets, lacking: Iterable[Note]) -> None:
-        """Collect the differences between the wanted and the current record sets."""
+    def _add_changes(self, wanted: Sets, lacking: Iterable[Note], kept: bool) -> None:
+        """Collect the differences between the wanted and the current record sets. `kept`: the current ones stay."""
         policy, current = self.policy, self.current
         self.out.own.setdefault((policy.provider, policy.zone), set()).update(key.name for key in wanted)
-        if wanted is current and not self.inherited:
+        if wanted is current and not self.inherited and (kept or not self.adopted):
             return
         notes: dict[str, set[str]] = {}
         for note in lacking:
             notes.setdefault(note.key.name, set()).add(note.message)
         names = tree.names_of(policy)
-        for key in sorted(wanted.keys() | current.keys()):
+        # Where a set of another value is taken over, all changes of its name need approval, because they are one write.
+        replaced = {key.name for key in self.adopted if current[key] != wanted.get(key)}
+        # While nothing is known to be healthy, sets of others stay what they are: nothing says that the policy wants them.
+        left = self.adopted if kept else frozenset()
+        for key in sorted((wanted.keys() | current.keys()) - left):
             before, after = current.get(key), wanted.get(key)
             owner = "" if before is None else self.zone.owners.get(key, "")
             taken = owner and owner != self.mark
-            if before != after or taken:
-                edited = after is None and key.name not in names
+            adopts = key in self.adopted
+            if before != after or taken or adopts:
+                edited = after is None and key.name not in names and not adopts
                 moved = {f"taken over from {records.owner_of(owner)[1]}"} if taken and after is not None else set()
+                moved |= {records.TAKEN_OVER} if adopts and before == after else set()
                 text = "; ".join(sorted(notes.get(key.name, set()) | moved))
                 reason = Reason.CHANGED if before == after else records.reason_of(before, after)
                 zone_key = (policy.provider, policy.zone)
-                self.out.changes.append(RecordDiff(policy.key, *zone_key, key, before, after, reason, edited, text))
+                replaces = key.name in replaced and before != after
+                diff = RecordDiff(policy.key, *zone_key, key, before, after, reason, edited, text, adopts, replaces)
+                self.out.changes.append(diff)
 
     # --- record sets of others --------------------------------------------------------------------------------------
 
@@ -253,7 +297,13 @@ class _Comparison:
 
     def _refuse(self, foreign: list[RecordKey]) -> None:
         policy = self.policy
-        message, next_step = records.foreign_texts(foreign, policy.zone, self.mark, "give the policy another host")
+        zone, host = self.zone, RecordKey(policy.host, "A")
+        can_adopt = not policy.adopt and all(
+            takeover.adoptable(zone, key, host._replace(name=key.name)) for key in foreign
+        )
+        message, next_step = records.foreign_texts(
+            foreign, zone.owners, policy.zone, can_adopt, "give the policy another host"
+        )
         self.out.own.setdefault((policy.provider, policy.zone), set()).update(key.name for key in self.current)
         self.out.holds.append(
             Hold(policy.key, f"publish {policy.host}", Rule.FOREIGN_RECORD, message, next_step=next_step)

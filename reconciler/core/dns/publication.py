@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from manifests.values.desired import SECOND
-from manifests.values.dns import AllUnhealthy, DNSPolicy, Publish
+from manifests.values.dns import AllUnhealthy, DNSPolicy, Publish, Routing
 from providers.facts import ProbeValue, RecordKey, RecordSet
 from reconciler.core.dns import records
 from reconciler.core.dns.records import Sets
@@ -31,6 +31,8 @@ class Mode(StrEnum):
     HEALTHY = "Healthy"
     ALL_UNHEALTHY = "AllUnhealthy"
     HOLD_DOWN = "HoldDown"
+    FAILED_AGAIN = "FailedAgain"
+    """All are unhealthy again soon after one was healthy, so the published ones stay for a while."""
     KEPT = "Kept"
     """Nothing is known to be healthy, so the published record sets stay."""
     WAITING = "Waiting"
@@ -46,7 +48,8 @@ class Answer(NamedTuple):
     """The chosen target addresses by target. With `mode` KEPT the records stay as they are, whatever `target_addresses` says.
 
     `row` is to be remembered. On the same facts the answer holds until the steady instant `until`. `wait` is the steady instant
-    at which the first round of probes or a hold-down ends.
+    at which the first round of probes or a hold-down ends. `spare` are targets that are published for want of better ones: their
+    place never serves the clients of no other place while another one can.
     """
 
     mode: Mode
@@ -54,6 +57,7 @@ class Answer(NamedTuple):
     row: NameRow
     until: int = FOREVER
     wait: int | None = None
+    spare: frozenset[str] = frozenset()
 
 
 def choose(
@@ -105,7 +109,7 @@ def _healthy(case: _Case) -> Answer:
     chosen = [
         target_address
         for target_address in case.regular
-        if target_address.value is _PASS
+        if (target_address.value is _PASS and not target_address.held_until)
         or (target_address.value is _UNKNOWN and target_address.address in case.published)
     ]
     if case.row.down is None:
@@ -114,19 +118,27 @@ def _healthy(case: _Case) -> Answer:
     end = due(over, _hold_down(case.policy), case.now)
     if end <= case.now.steady or not _swings(case.policy):
         return Answer(_HEALTHY, _by_target(chosen), NOTHING, case.until)
-    # Only published addresses are kept: no unhealthy one joins because another has become healthy.
+    row, until = NameRow(down=case.row.down, over=over), min(case.until, end)
+    # Only published addresses are kept: no unhealthy one joins because another has become healthy. And only beside a healthy one:
+    # in a tree, the clients of a target or place without any would get nothing else.
     healthy = {target_address.address for target_address in chosen}
+    sound = frozenset(target_address.target for target_address in chosen)
     kept = [
         target_address
         for target_address in case.target_addresses
         if target_address.address in case.published
         and target_address.address not in healthy
         and _spare(case.policy, target_address)
+        and (
+            case.policy.routing is Routing.SIMPLE
+            or target_address.target in sound
+            or target_address.target == case.policy.fallback
+        )
     ]
     if not kept:
-        return Answer(_HEALTHY, _by_target(chosen), NOTHING, case.until)
-    chosen += kept
-    return Answer(Mode.HOLD_DOWN, _by_target(chosen), NameRow(down=case.row.down, over=over), min(case.until, end), end)
+        return Answer(_HEALTHY, _by_target(chosen), row, until)
+    spare = frozenset(target_address.target for target_address in kept) - sound
+    return Answer(Mode.HOLD_DOWN, _by_target([*chosen, *kept]), row, until, end, spare)
 
 
 def _undecided(case: _Case) -> Answer:
@@ -163,8 +175,23 @@ def _all_unhealthy(case: _Case) -> Answer:
         if spare:
             return Answer(Mode.ALL_UNHEALTHY, _by_target(spare), row, case.until)
     if case.policy.all_unhealthy is AllUnhealthy.PUBLISH_ALL and candidates:
+        again = _failed_again(case, candidates)
+        if again is not None:
+            return again
         return Answer(Mode.ALL_UNHEALTHY, _by_target(candidates), row, case.until)
     return Answer(Mode.KEPT if case.published else Mode.NOTHING, {}, NameRow(waiting=row.waiting), case.until)
+
+
+def _failed_again(case: _Case, candidates: list[TargetAddress]) -> Answer | None:
+    """The published addresses stay when all fail again before the hold-down is over: the name would swing with each flap."""
+    if case.row.down is None or case.row.over is None:
+        return None
+    end = due(case.row.over, _hold_down(case.policy), case.now)
+    stay = [target_address for target_address in candidates if target_address.address in case.published]
+    if end <= case.now.steady or not stay or len(stay) == len(candidates):
+        return None
+    row = NameRow(case.row.waiting, case.row.down, case.row.over)
+    return Answer(Mode.FAILED_AGAIN, _by_target(stay), row, min(case.until, end), end)
 
 
 def _spare(policy: DNSPolicy, target_address: TargetAddress) -> bool:

@@ -1,15 +1,14 @@
-"""Turns differences of names into steps, and into holds of suspensions and the guard of deletions, and waits of the write order.
+"""Turns differences of names into steps, and into holds of suspensions and missing approvals, and waits of the write order.
 
-The guard does not see changes for health: a withdrawal is not a deletion. `decide` calls it.
+`decide` calls it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
-from providers.facts import ZoneFact, fingerprint
 from reconciler.core.actions.outbox import Outbox
 from reconciler.core.actions.steps import Links
-from reconciler.core.dns import list_batches, steps, write_order
+from reconciler.core.dns import deletions, held_ttls, list_batches, other_writers, records, steps, write_order
 from reconciler.core.dns.list_batches import Division
 from reconciler.core.dns.names import Names
 from reconciler.core.dns.records import RecordDiff, ZoneKey
@@ -21,38 +20,57 @@ from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.reasons import Hold, Rule, Wait, Waiting
 from reconciler.core.replicas.snapshot import Snapshot
 
+SEPARATE = 50
+"""So many sets of an object that need approval have a hold each; more share one."""
 
-def publish(snap: Snapshot, names: Names, pruning: Pruning, out: Outbox) -> str:
+
+def publish(snap: Snapshot, names: Names, pruning: Pruning, over_limit: Mapping[ZoneKey, str], out: Outbox) -> None:
     """Add the due steps, waits and holds to `out`, and remember the names that are being withdrawn.
 
-    Returns:
-        The hash that an operator approves when a zone would lose too many record sets; else empty.
+    `over_limit`: the zones that would lose too many record sets, and why.
     """
     out.waits += names.waits
-    over_limit = _over_limit(snap, out.ledger, names)
+    out.ledger = _observe(snap, names, out.ledger)
     due: dict[ZoneKey, list[RecordDiff]] = {}
+    unapproved = _unapproved_names(names, pruning)
+    replacing: dict[str, list[RecordDiff]] = {}
     for diff in names.changes:
         hold = suspensions.suspended_document(
             snap.desired, out.ledger, diff.object, f"records of {diff.key.name}", out.now
         )
         if hold is None and diff.edited:
-            hold = _mass_hold(diff, over_limit)
+            hold = _mass_hold(snap, diff, pruning, over_limit)
+        if hold is None and (*diff.provider_zone, diff.key.name, diff.object) in unapproved:
+            # What replaces nothing is written together with another set of its name, whose hold says why.
+            if diff.replaces:
+                replacing.setdefault(diff.object, []).append(diff)
+            continue
+        if hold is None:
+            hold = other_writers.hold(out.ledger.written, diff, names, out.now)
         _add(diff, hold, due, out)
+    for obj, diffs in replacing.items():
+        out.holds += _replace_holds(snap, obj, diffs, pruning)
     for stray in names.strays:
         action = f"delete {stray.key.name} {stray.key.type}"
-        hold = prune_guard.hold(snap.desired, out.ledger, pruning, stray.object, action, out.now)
-        _add(stray, hold if hold is not None else _mass_hold(stray, over_limit), due, out)
+        item = deletions.item(stray) if pruning.mass else ""
+        hold = prune_guard.hold(snap.desired, out.ledger, pruning, stray.object, action, item, out.now)
+        _add(stray, hold if hold is not None else _mass_hold(snap, stray, pruning, over_limit), due, out)
     withdrawals: dict[str, list[Withdrawal]] = {}
     if due:
         links = Links(snap)
         policies = {policy.key: policy for policy in snap.desired.policies}
         for zone_key, diffs in sorted(due.items()):
             order = Order(
-                snap.sight.zones[zone_key], zone_key[0], snap.desired.instance.id, not snap.desired.destroy, out.now
+                snap.sight.zones[zone_key],
+                zone_key[0],
+                snap.desired.instance.id,
+                out.ledger,
+                not snap.desired.destroy,
+                out.now,
             )
             wanted = frozenset(names.own.get(zone_key, ()))
             arranged = order.arrange(
-                diffs, wanted, out.ledger.names, lambda diff: write_order.pointer_ttl(policies.get(diff.object), diff)
+                diffs, wanted, lambda diff: write_order.pointer_ttl(policies.get(diff.object), diff)
             )
             alone, listed = steps.split(arranged.groups)
             for group in alone:
@@ -63,9 +81,75 @@ def publish(snap: Snapshot, names: Names, pruning: Pruning, out: Outbox) -> str:
             for owner, rows in arranged.withdrawals.items():
                 withdrawals.setdefault(owner, []).extend(rows)
     out.ledger = _remember(out.ledger, names.rows, withdrawals)
+    if names.flaps != out.ledger.flaps:
+        out.ledger = replace(out.ledger, flaps=names.flaps)
     if snap.desired.record_lists or names.strays:
         out.holds, out.waits = steps.merged(out.holds, out.waits)
-    return next((over_limit[zone_key].hash for zone_key in sorted(over_limit)), "")
+
+
+def _observe(snap: Snapshot, names: Names, ledger: Ledger) -> Ledger:
+    """The ledger with what these differences say about resolvers and other writers."""
+    zones, now, differing = snap.sight.zones, snap.now, (*names.changes, *names.strays)
+    held = held_ttls.follow(ledger.held_ttls, differing, zones, now)
+    known = held_ttls.known_since(ledger.pointers_known, zones, snap.desired.instance.id, now)
+    written = other_writers.follow(ledger.written, differing, zones, now)
+    if held is ledger.held_ttls and known is ledger.pointers_known and written is ledger.written:
+        return ledger
+    return replace(ledger, held_ttls=held, pointers_known=known, written=written)
+
+
+def _unapproved_names(names: Names, pruning: Pruning) -> set[tuple[str, str, str, str]]:
+    """Provider, zone, name and object of changes that take over sets with other values without approval. A name is written at once."""
+    covered = pruning.approvals.covered
+    return {
+        (*change.provider_zone, change.key.name, change.object)
+        for change in names.changes
+        if change.replaces and deletions.item(change) not in covered
+    }
+
+
+def _replace_holds(snap: Snapshot, obj: str, diffs: list[RecordDiff], pruning: Pruning) -> list[Hold]:
+    """The holds of sets that other writers made, and that get other values when an object takes them over.
+
+    Many sets of one object share a hold: a list may take over a whole zone with other TTLs.
+    """
+    given = pruning.approvals
+    diffs = [diff for diff in diffs if deletions.item(diff) not in given.covered]
+    if len(diffs) > SEPARATE:
+        shown = "; ".join(f"{_name(diff)}: {_values(diff)}" for diff in diffs[: records.SHOWN])
+        message = (
+            f"{len(diffs)} record sets exist without an owner mark and with other values; taking them over would "
+            f"change them: {shown}; and {len(diffs) - records.SHOWN} more"
+        )
+        messages = [(f"take over {len(diffs)} record sets", message, deletions.item(diffs[0]))]
+    else:
+        text = "exists without an owner mark and with other values; taking it over would change it"
+        messages = [
+            (f"take over {_name(diff)}", f"{_name(diff)} {text}: {_values(diff)}", deletions.item(diff))
+            for diff in diffs
+        ]
+    holds = (
+        prune_guard.unapproved(snap.desired, given, message, obj, action, item, Rule.FOREIGN_RECORD)
+        for action, message, item in messages
+    )
+    return [hold for hold in holds if hold is not None]
+
+
+def _name(diff: RecordDiff) -> str:
+    return f"{diff.key.name} {diff.key.type}"
+
+
+def _values(diff: RecordDiff) -> str:
+    return f"{records.show_set(diff.before)} -> {records.show_set(diff.after)}"
+
+
+def _mass_hold(snap: Snapshot, diff: RecordDiff, pruning: Pruning, over_limit: Mapping[ZoneKey, str]) -> Hold | None:
+    """The hold of a deletion in a zone that needs approval."""
+    message = over_limit.get(diff.provider_zone, "")
+    if not message:
+        return None
+    action = f"delete {diff.key.name} {diff.key.type}"
+    return prune_guard.unapproved(snap.desired, pruning.approvals, message, diff.object, action, deletions.item(diff))
 
 
 def _put_list(division: Division, out: Outbox) -> None:
@@ -99,60 +183,3 @@ def _remember(ledger: Ledger, rows: Mapping[str, NameRow], withdrawals: Mapping[
     }
     remembered = {key: row for key, row in remembered.items() if row != NOTHING}
     return ledger if remembered == ledger.names else replace(ledger, names=remembered)
-
-
-# --- the guard of one zone --------------------------------------------------------------------------------------------
-
-
-def _over_limit(snap: Snapshot, ledger: Ledger, names: Names) -> dict[ZoneKey, Pruning]:
-    """Zones that would lose more than the guard allows without approval: share, number of record sets, and names that end."""
-    going: dict[ZoneKey, list[RecordDiff]] = {}
-    # Strays that are not pruned must not hold back the rest.
-    strays = names.strays if snap.desired.prune else ()
-    for diff in (*strays, *(change for change in names.changes if change.edited)):
-        going.setdefault((diff.provider, diff.zone), []).append(diff)
-    over_limit: dict[ZoneKey, Pruning] = {}
-    limit = snap.desired.guard.mass_change
-    for zone_key, diffs in going.items():
-        count, owned = len(diffs), _owned(snap.sight.zones[zone_key], snap.desired.instance.id)
-        few = count <= limit.minimum or count * 100 <= limit.share * owned
-        ending = _ending(snap.sight.zones[zone_key], zone_key, diffs, names) if len(diffs) > limit.names else 0
-        if snap.desired.destroy or (few and count <= limit.records and ending <= limit.names):
-            continue
-        digest = fingerprint(snap.desired.revision, *zone_key, *sorted("/".join(diff.key) for diff in diffs))
-        if digest in ledger.approvals:
-            continue
-        share = count * 100 // max(owned, 1)
-        why = f"more than {limit.records}" if count > limit.records else f"more than {limit.share} %"
-        if few and count <= limit.records:
-            names_lost = "1 name would lose its" if ending == 1 else f"{ending} names would lose their"
-            why = f"and {names_lost} last record set, more than {limit.names}"
-        mass = f"{count} of {owned} owned record sets ({share} %) of zone {zone_key[1]} would be deleted, {why}"
-        over_limit[zone_key] = Pruning(digest, mass, snap.observed.source_read_at)
-    return over_limit
-
-
-def _ending(zone: ZoneFact, zone_key: ZoneKey, going: Sequence[RecordDiff], names: Names) -> int:
-    """The number of names that would lose their last record set without a new one."""
-    gone = {diff.key for diff in going}
-    stay = {
-        diff.key.name for diff in names.changes if (diff.provider, diff.zone) == zone_key and diff.after is not None
-    }
-    ending = {key.name for key in gone} - stay
-    return len(ending - {key.name for key in zone.records if key.name in ending and key not in gone})
-
-
-def _owned(zone: ZoneFact, instance: str) -> int:
-    prefix = f"{instance}/"
-    return sum(1 for key, mark in zone.owners.items() if mark.startswith(prefix) and key in zone.records)
-
-
-def _mass_hold(diff: RecordDiff, over_limit: Mapping[ZoneKey, Pruning]) -> Hold | None:
-    """The hold of a deletion in a zone that needs approval."""
-    pruning = over_limit.get((diff.provider, diff.zone))
-    if pruning is None:
-        return None
-    next_step = f"reconcile apply --approve {pruning.hash}"
-    return Hold(
-        diff.object, f"delete {diff.key.name} {diff.key.type}", Rule.MASS_CHANGE, pruning.mass, next_step=next_step
-    )

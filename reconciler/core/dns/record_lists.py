@@ -20,9 +20,6 @@ from reconciler.core.model.reasons import Hold, Reason, Rule
 PREFIX = "recordlist/"
 """Prefix of the keys of lists, also in their owner marks after the instance."""
 
-SHOWN = 5
-"""Number of names that a message about many of them lists."""
-
 
 class _Zone(NamedTuple):
     """One zone, and the lists published in it."""
@@ -106,12 +103,17 @@ def _changes(desired: Desired, record_list: RecordList, zone: _Zone, takeovers: 
     prefix, owners = f"{desired.instance.id}/", cast("Mapping[SetKey, str]", zone.fact.owners)
     foreign: list[SetKey] = []
     differing: dict[SetKey, tuple[SetValue | None, SetValue]] = {}
+    adopted: set[SetKey] = set()
     for key, wanted in sets.items():
         before, owner = existing.get(key), owners.get(key, "")
         if before == wanted and owner == mark:
             continue
         if before is not None and not owner.startswith(prefix):
-            foreign.append(key)
+            if record_list.adopt and not owner:
+                adopted.add(key)
+                differing[key] = before, wanted
+            else:
+                foreign.append(key)
         else:
             differing[key] = before, wanted
     blocked = _beside([key for key, (before, _) in differing.items() if before is None], zone.fact, prefix)
@@ -121,15 +123,20 @@ def _changes(desired: Desired, record_list: RecordList, zone: _Zone, takeovers: 
             continue
         old, new = None if before is None else RecordSet(*before), RecordSet(*wanted)
         reason = Reason.CHANGED if old == new else records.reason_of(old, new)
-        out.changes.append(RecordDiff(record_list.key, *zone.key, RecordKey(*key), old, new, reason))
+        diff = RecordDiff(record_list.key, *zone.key, RecordKey(*key), old, new, reason)
+        if key in adopted:
+            diff = diff._replace(adopts=True, replaces=old != new, note=records.TAKEN_OVER if old == new else "")
+        out.changes.append(diff)
         for rival in takeovers.of_list(zone.key, RecordKey(*key), mark) if old is None else ():
             out.changes.append(
                 RecordDiff(record_list.key, *zone.key, rival, zone.fact.records[rival], None, Reason.CHANGED)
             )
     if foreign:
-        carry = "carries" if len(foreign) == 1 else "carry"
-        message = f"{_shown(foreign)} in zone {record_list.zone} {carry} no owner mark of {desired.instance.id}"
-        next_step = "remove these records by hand, or take them out of the list"
+        alone = [RecordKey(*key) for key in sorted(foreign)]
+        can_adopt = not record_list.adopt and not blocked
+        message, next_step = records.foreign_texts(
+            alone, zone.fact.owners, record_list.zone, can_adopt, "take them out of the list"
+        )
         out.holds.append(
             Hold(record_list.key, f"publish {_count(foreign)}", Rule.FOREIGN_RECORD, message, next_step=next_step)
         )
@@ -197,5 +204,5 @@ def list_rows(desired: Desired, zones: Mapping[ZoneKey, ZoneFact]) -> list[dict[
 def _shown(keys: Iterable[SetKey]) -> str:
     """The first record sets and the number of the others."""
     ordered = sorted(keys)
-    first = ", ".join(f"{name} {kind}" for name, kind, _ in ordered[:SHOWN])
-    return first if len(ordered) <= SHOWN else f"{first} and {len(ordered) - SHOWN} more"
+    first = ", ".join(f"{name} {kind}" for name, kind, _ in ordered[: records.SHOWN])
+    return first if len(ordered) <= records.SHOWN else f"{first} and {len(ordered) - records.SHOWN} more"

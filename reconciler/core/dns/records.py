@@ -17,12 +17,19 @@ Sets = dict[RecordKey, RecordSet]
 ZoneKey = tuple[str, str]
 """Provider and zone."""
 
+UNREADABLE = "?/"
+"""How the owner of a set begins whose mark cannot be read: no instance has this id."""
+
+SHOWN = 5
+"""Number of names that a message about many of them lists."""
+
 
 class RecordDiff(NamedTuple):
     """One record set that should be `after` (None = absent) instead of `before` (None = absent).
 
     `edited`: the manifest does not name the set any more, so it goes for that and not for health. `note` says what differs
-    from the manifest because the provider does not support it.
+    from the manifest because the provider does not support it. `adopts`: the manifest takes over this set, which has no owner mark;
+    `replaces`: it has other values then, or goes, so an operator must approve that.
     """
 
     object: str
@@ -34,6 +41,18 @@ class RecordDiff(NamedTuple):
     reason: Reason
     edited: bool = False
     note: str = ""
+    adopts: bool = False
+    replaces: bool = False
+
+    @property
+    def before_ttl(self) -> int:
+        """The TTL (s) that the zone has now; 0 without a set."""
+        return 0 if self.before is None else self.before.ttl
+
+    @property
+    def provider_zone(self) -> ZoneKey:
+        """Provider and zone of the set."""
+        return self.provider, self.zone
 
 
 class ZoneIndex:
@@ -104,6 +123,15 @@ def ttl_by_address(sets: Mapping[RecordKey, RecordSet]) -> dict[str, int]:
     return ttls
 
 
+def show_set(record: RecordSet | None) -> str:
+    """A record set as one short text."""
+    if record is None:
+        return "nothing"
+    weight = "" if record.weight is None else f" weight {record.weight}"
+    geo = f" for {record.geo}" if record.geo else ""
+    return f"{'alias of ' if record.alias else ''}{','.join(record.values)} ttl {record.ttl}{weight}{geo}"
+
+
 def reason_of(before: RecordSet | None, after: RecordSet | None) -> Reason:
     """The reason of a change: new values are published, else missing values are withdrawn, else it is changed."""
     old = frozenset(before.values) if before is not None else frozenset()
@@ -118,8 +146,42 @@ def protected(key: RecordKey, zone: str) -> bool:
     return (key.name == zone and key.type in ("SOA", "NS")) or key.name.startswith("_acme-challenge")
 
 
-def foreign_texts(foreign: Sequence[RecordKey], zone: str, mark: str, alternative: str) -> tuple[str, str]:
-    """The message and the next step of a hold for record sets of another writer."""
-    listed = ", ".join(f"{key.name} {key.type}" for key in foreign)
-    carry, them = ("carries", "that record") if len(foreign) == 1 else ("carry", "these records")
-    return f"{listed} in zone {zone} {carry} no owner mark of {mark}", f"remove {them} by hand, or {alternative}"
+TAKEN_OVER = "taken over: it had no owner mark"
+"""The note of a change that takes over a set as it is."""
+
+
+def foreign_texts(
+    foreign: Sequence[RecordKey], owners: Mapping[RecordKey, str], zone: str, can_adopt: bool, alternative: str
+) -> tuple[str, str]:
+    """The message and the next step of a hold for record sets of other writers.
+
+    Args:
+        foreign: the sets.
+        owners: the owner marks of the zone.
+        zone: the zone's name.
+        can_adopt: `adopt: true` in the manifest would take over those without a mark.
+        alternative: what else the operator can do.
+    """
+    owned: dict[str, list[RecordKey]] = {}
+    for key in foreign:
+        owned.setdefault(owners.get(key, ""), []).append(key)
+    parts: list[str] = []
+    for owner, keys in sorted(owned.items()):
+        listed = ", ".join(f"{key.name} {key.type}" for key in keys[:SHOWN])
+        listed += f" and {len(keys) - SHOWN} more" if len(keys) > SHOWN else ""
+        one = len(keys) == 1
+        if owner.startswith(UNREADABLE):
+            parts.append(f"{listed} in zone {zone} {'has' if one else 'have'} an unreadable owner mark")
+        elif owner:
+            parts.append(f"{listed} in zone {zone} {'belongs' if one else 'belong'} to {owner}")
+        else:
+            parts.append(f"{listed} in zone {zone} {'carries' if one else 'carry'} no owner mark")
+    if any(owner.startswith(UNREADABLE) for owner in owned):
+        steps = "correct the owner mark by hand"
+    elif any(owned):
+        steps = f"remove {'it' if len(foreign) == 1 else 'them'} from the manifests of that owner"
+    elif can_adopt:
+        steps = "write adopt: true in the manifest to take over existing records"
+    else:
+        steps = f"remove {'that record' if len(foreign) == 1 else 'these records'} by hand"
+    return "; ".join(parts), f"{steps}, or {alternative}"

@@ -25,7 +25,7 @@ def of_name(desired: Desired, diffs: Sequence[RecordDiff], links: Links) -> Step
     after = frozenset(value for diff in diffs if diff.after for value in diff.after.values)
     for diff in diffs:
         owner = records.owner_mark(desired.instance.id, diff.object)
-        changes.append(RecordChange(diff.key, diff.before, diff.after, owner))
+        changes.append(RecordChange(diff.key, diff.before, diff.after, owner, diff.adopts))
     if after - before:
         parts.append(f"in: {', '.join(sorted(after - before))}")
     if before - after:
@@ -42,7 +42,9 @@ def of_name(desired: Desired, diffs: Sequence[RecordDiff], links: Links) -> Step
     identity = name if key is None else records_id(first.provider, first.zone, key)
     gone = all(diff.after is None for diff in diffs)
     reason = Reason.WITHDRAWN if gone and first.reason is not Reason.PRUNED else _main_reason(diffs)
-    return Step(identity, first.object, action, reason, message, follows, journal=gone)
+    return Step(
+        identity, first.object, action, reason, message, follows, journal=gone or any(diff.adopts for diff in diffs)
+    )
 
 
 def split(groups: Iterable[Group]) -> tuple[list[Group], list[Group]]:

@@ -9,7 +9,7 @@ from collections.abc import Container, Iterable, Mapping
 
 from manifests.values.desired import Desired
 from manifests.values.dns import DNSPolicy, Record
-from providers.facts import RecordKey
+from providers.facts import RecordKey, ZoneFact
 from reconciler.core.dns import records, tree
 from reconciler.core.dns.records import ZoneIndex, ZoneKey
 
@@ -17,6 +17,14 @@ ANSWERS = ("A", "AAAA", "CNAME")
 """Types that may replace one another: a query for addresses still gets an answer."""
 
 _POLICY = "dnspolicy/"
+
+
+def adoptable(zone: ZoneFact, key: RecordKey, wanted: RecordKey) -> bool:
+    """Whether a manifest with `adopt: true` that wants `wanted` may take over an existing set: one without any owner mark, at the
+    same name and type, or one that answers the same question for addresses. Everything else at the name stays its author's."""
+    if key not in zone.records or zone.owners.get(key, "") or records.protected(key, zone.zone):
+        return False
+    return key == wanted or (key.name == wanted.name and key.type in ANSWERS and wanted.type in ANSWERS)
 
 
 class TakeOvers:

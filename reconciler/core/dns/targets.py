@@ -37,7 +37,8 @@ class TargetAddress(NamedTuple):
     let it in. `force` is `up` or `down` when the target is forced, else empty; `override` is the operator's override that forces
     it, None where the manifest does. `unchecked`: the service is ready but its check has no verdict yet, so the address stays
     where it is published and joins nowhere (see `until_checked`). `floor` is how many addresses its target must have before this one
-    leaves: its container serves, and only lost its share of the traffic to another revision; else 0.
+    leaves: its container serves, and only lost its share of the traffic to another revision; else 0. `held_until`: it is healthy,
+    but stays out until this steady instant, because it failed `failures` times in a row (`dns/flapping`); 0 = it does not.
     """
 
     target: str
@@ -53,6 +54,8 @@ class TargetAddress(NamedTuple):
     unchecked: bool = False
     override: Override | None = None
     floor: int = 0
+    held_until: int = 0
+    failures: int = 0
 
 
 class TargetContext(NamedTuple):

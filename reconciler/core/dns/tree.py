@@ -23,8 +23,10 @@ _CNAME = "CNAME"
 _SIMPLE = Routing.SIMPLE
 
 
-def build(policy: DNSPolicy, target_addresses: TargetAddresses) -> dict[RecordKey, RecordSet]:
-    """The wanted record sets of one policy; none without target addresses."""
+def build(
+    policy: DNSPolicy, target_addresses: TargetAddresses, spare: frozenset[str] = frozenset()
+) -> dict[RecordKey, RecordSet]:
+    """The wanted record sets of one policy; none without target addresses. `spare` as in `publication.Answer`."""
     alive = [target for target in policy.targets if target_addresses.get(target.name)]
     if not alive:
         return {}
@@ -34,7 +36,7 @@ def build(policy: DNSPolicy, target_addresses: TargetAddresses) -> dict[RecordKe
     kinds = _families(target_addresses, alive) if top else (_CNAME,)
     sets: dict[RecordKey, RecordSet] = {}
     for kind in kinds:
-        _Level(policy, target_addresses, kind, sets).build(
+        _Level(policy, target_addresses, kind, sets, spare).build(
             [target for target in alive if _has(target_addresses[target.name], kind)]
         )
     for target in alive:
@@ -66,20 +68,27 @@ def _has(values: frozenset[str], kind: str) -> bool:
 
 
 class _Place(NamedTuple):
-    """A place with a chosen target: its DNS name, and the sum of the weights of its chosen targets."""
+    """A place with a chosen target: its DNS name, the sum of the weights of its chosen targets, and whether all of them are spare."""
 
     geo: str
     name: str
     weight: int
+    spare: bool
 
 
 class _Level:
     """The levels above the addresses, all of one type: CNAME, or aliases at the top of a zone, where no CNAME may stand."""
 
     def __init__(
-        self, policy: DNSPolicy, target_addresses: TargetAddresses, kind: str, sets: dict[RecordKey, RecordSet]
+        self,
+        policy: DNSPolicy,
+        target_addresses: TargetAddresses,
+        kind: str,
+        sets: dict[RecordKey, RecordSet],
+        spare: frozenset[str],
     ) -> None:
         self.policy, self.target_addresses, self.kind, self.sets = policy, target_addresses, kind, sets
+        self.spare = spare
 
     def build(self, alive: list[Target]) -> None:
         """Add the record sets from the host down to those that point at targets."""
@@ -109,19 +118,20 @@ class _Level:
     def _place(self, geo: str, members: list[Target]) -> _Place:
         name = place_name(self.policy.host, geo)
         # Members of weight 0 serve when all others are withdrawn; then they share equally.
-        spare = all(target.weight == 0 for target in members)
+        equal = all(target.weight == 0 for target in members)
         for target in members:
             if target.publish is Publish.HOSTNAME:
                 value = target.hostname
             else:
                 value = target_name(self.policy.host, target.name)
-            self._put(name, target.name, self.policy.tree_ttl.geo, value, weight=1 if spare else target.weight)
-        return _Place(geo, name, sum(target.weight for target in members))
+            self._put(name, target.name, self.policy.tree_ttl.geo, value, weight=1 if equal else target.weight)
+        spare = all(target.name in self.spare for target in members)
+        return _Place(geo, name, sum(target.weight for target in members), spare)
 
     def _catch_all(self, places: list[_Place]) -> str:
         """The name for clients without a place: the default place, else the place with the most weight."""
         usual = {target.geo for target in self.policy.targets if target.default}
-        best = min(places, key=lambda place: (place.geo not in usual, -place.weight, place.geo))
+        best = min(places, key=lambda place: (place.spare, place.geo not in usual, -place.weight, place.geo))
         return best.name
 
 

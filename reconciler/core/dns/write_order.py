@@ -5,17 +5,18 @@ decision compares with the zone as it was read and remembers no writes, so a run
 it for each zone with differences.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from manifests.values.desired import SECOND
 from manifests.values.dns import DNSPolicy
 from manifests.values.dns_names import balancer_name
 from providers.facts import RecordKey, ZoneFact
-from reconciler.core.dns import delegations, records
+from reconciler.core.dns import delegations, held_ttls, records
 from reconciler.core.dns.records import RecordDiff
 from reconciler.core.model.dns_memory import NameRow, Withdrawal
 from reconciler.core.model.instant import Now, due, instant
+from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.reasons import Wait, Waiting
 
 UNKNOWN_TTL = 300 * SECOND
@@ -34,15 +35,12 @@ class Arranged:
 class Order:
     """The changes of one zone while they are ordered."""
 
-    def __init__(self, zone: ZoneFact, provider: str, instance: str, keep_for_ttl: bool, now: Now) -> None:
-        """`keep_for_ttl`: whether a name is kept until the TTL of its pointers expires."""
-        self.zone, self.provider, self.prefix, self.keep_for_ttl, self.now = (
-            zone,
-            provider,
-            f"{instance}/",
-            keep_for_ttl,
-            now,
-        )
+    def __init__(
+        self, zone: ZoneFact, provider: str, instance: str, ledger: Ledger, keep_for_ttl: bool, now: Now
+    ) -> None:
+        """`ledger`: what is remembered. `keep_for_ttl`: whether a name is kept until the TTL of its pointers expires."""
+        self.zone, self.provider, self.prefix = zone, provider, f"{instance}/"
+        self.ledger, self.keep_for_ttl, self.now = ledger, keep_for_ttl, now
         self._at: dict[str, set[RecordKey]] | None = None
         self._pointed: dict[str, int] | None = None
 
@@ -50,7 +48,6 @@ class Order:
         self,
         diffs: Iterable[RecordDiff],
         wanted: frozenset[str],
-        rows: Mapping[str, NameRow],
         default_ttl: Callable[[RecordDiff], int],
     ) -> Arranged:
         """Order the changes.
@@ -58,8 +55,7 @@ class Order:
         Args:
             diffs: all differences that are not held.
             wanted: names that this instance publishes in the zone: a pointer to one waits until it exists.
-            rows: what is remembered, by owner.
-            default_ttl: the TTL (ns) for which the name of a change is kept without memory of what pointed at it.
+            default_ttl: the TTL (ns) for which the name of a change is kept where it is not known what pointed at it.
         """
         out = Arranged()
         diffs = list(diffs)
@@ -75,13 +71,11 @@ class Order:
                 be, them = ("is", "it") if len(missing) == 1 else ("are", "them")
                 message = f"{', '.join(missing)} {be} not published yet, so {group[0].key.name} cannot point at {them}"
                 out.waits.append(Wait(group[0].object, Waiting.NAMES, message))
-            elif not self._vanishes(group) or self._may_be_deleted(group[0], rows, default_ttl, out):
+            elif not self._vanishes(group) or self._may_be_deleted(group[0], default_ttl, out):
                 out.groups.append(group)
         return out
 
-    def _may_be_deleted(
-        self, diff: RecordDiff, rows: Mapping[str, NameRow], default_ttl: Callable[[RecordDiff], int], out: Arranged
-    ) -> bool:
+    def _may_be_deleted(self, diff: RecordDiff, default_ttl: Callable[[RecordDiff], int], out: Arranged) -> bool:
         """Whether a name may be deleted now: nothing points at it, and the TTL of what pointed at it has expired."""
         name = diff.key.name
         place = f"{self.provider}/{self.zone.zone}/{name}"
@@ -91,15 +85,28 @@ class Order:
             out.waits.append(Wait(diff.object, Waiting.NAMES, f"other records still point at {name}"))
             return False
         known = next(
-            (withdrawal for withdrawal in rows.get(diff.object, NameRow()).withdrawals if withdrawal.place == place),
+            (
+                withdrawal
+                for withdrawal in self.ledger.names.get(diff.object, NameRow()).withdrawals
+                if withdrawal.place == place
+            ),
             None,
         )
-        if known is None:
-            known = Withdrawal(place, default_ttl(diff), instant(self.now))
+        held = self.ledger.held_ttls.get(place)
+        if known is None and held is None:
+            # What pointed at the name before the ledger knew it may still be in resolvers.
+            since = self.ledger.pointers_known.get(held_ttls.place((self.provider, self.zone.zone), ""))
+            known = Withdrawal(place, default_ttl(diff), since or instant(self.now))
+        elif known is None:
+            known = Withdrawal(place, 0, instant(self.now))
         elif known.since is None:
             known = known._replace(since=instant(self.now))
         assert known.since is not None  # noqa: S101  (set just above; for the type checker)
-        until = due(known.since, known.ttl, self.now)
+        # A longer TTL that was lowered shortly before counts as it was published.
+        until = max(
+            due(known.since, known.ttl, self.now),
+            self.now.steady + held_ttls.left(self.ledger.held_ttls, place, self.now),
+        )
         if known.ttl:
             out.withdrawals.setdefault(diff.object, []).append(known)
         if until <= self.now.steady or not self.keep_for_ttl:

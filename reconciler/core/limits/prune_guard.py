@@ -1,7 +1,7 @@
 """The guard of deletions: which orphaned objects may be pruned, and when so many would go that an operator must approve it.
 
-Called by `gates`, `dns/publish` and `traffic` for containers, pool members and record sets that no manifest names any more. Health
-decisions are not guarded here.
+Called by `decide`, `gates`, `dns/publish` and `changes` for containers, pool members and record sets that no manifest names any more.
+Health decisions are not guarded here.
 """
 
 from collections.abc import Collection
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from manifests.values.desired import SECOND, Desired
 from manifests.values.limits import Held
-from providers.facts import fingerprint
-from reconciler.core.limits import windows
+from reconciler.core.limits import approvals, windows
+from reconciler.core.limits.approvals import Approvals
 from reconciler.core.model.instant import Now, due, elapsed, next_after
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.observed import NEVER_READ
@@ -24,37 +24,34 @@ PROOF = 60 * SECOND
 class Pruning:
     """The answer for all deletions of one decision.
 
-    `hash` is what an operator approves when `mass` (a message, empty if they are few enough) holds them; `read_at` is the steady
-    instant of the last complete read of the source (ns).
+    `mass` is a message when they are so many that each needs approval, else empty; `read_at` is the steady instant of the last
+    complete read of the source (ns).
     """
 
-    hash: str
     mass: str
     read_at: int
+    approvals: Approvals
 
 
-def judge(desired: Desired, ledger: Ledger, pruned: Collection[str], owned: int, read_at: int) -> Pruning:
-    """Whether the deletions as a whole are too many: over the share and the minimum, or all owned objects.
+def mass(desired: Desired, pruned: Collection[str], owned: int) -> str:
+    """Why the deletions as a whole need approval: over the share and the minimum, or all owned objects. Empty when they do not.
 
     Args:
+        desired: the manifests.
         pruned: the objects that would be deleted.
         owned: how many objects this instance owns in all.
     """
-    if not pruned:
-        return Pruning("", "", read_at)
-    digest = fingerprint(desired.revision, *sorted(pruned))
     count, limit = len(pruned), desired.guard.mass_change
-    if desired.destroy or digest in ledger.approvals:
-        return Pruning(digest, "", read_at)
+    if not pruned or desired.destroy or not desired.prune:
+        return ""
     share = count * 100 // max(owned, 1)
     if count >= owned or (count > limit.minimum and count * 100 > limit.share * owned):
-        mass = f"{count} of {owned} owned objects ({share} %) would be deleted; more than {limit.share} %, or all, needs approval"
-        return Pruning(digest, mass, read_at)
-    return Pruning(digest, "", read_at)
+        return f"{count} of {owned} owned objects ({share} %) would be deleted; more than {limit.share} %, or all, needs approval"
+    return ""
 
 
-def hold(desired: Desired, ledger: Ledger, pruning: Pruning, obj: str, action: str, now: Now) -> Hold | None:
-    """The hold on the deletion of an object that no manifest names; None when it may go."""
+def hold(desired: Desired, ledger: Ledger, pruning: Pruning, obj: str, action: str, item: str, now: Now) -> Hold | None:
+    """The hold on the deletion of an object that no manifest names; None when it may go. `item` as in `limits/approvals`."""
     if desired.destroy:
         return None
     if not desired.prune:
@@ -89,7 +86,15 @@ def hold(desired: Desired, ledger: Ledger, pruning: Pruning, obj: str, action: s
             until = next_after(until, SECOND, now)
         message = f"one read of the manifests lacks {obj}; an equal read {PROOF // SECOND}s later must confirm that"
         return Hold(obj, action, Rule.ABSENCE_UNPROVEN, message, until=until)
-    if pruning.mass:
-        next_step = f"reconcile apply --approve {pruning.hash}"
-        return Hold(obj, action, Rule.MASS_CHANGE, pruning.mass, next_step=next_step)
-    return None
+    return unapproved(desired, pruning.approvals, pruning.mass, obj, action, item)
+
+
+def unapproved(
+    desired: Desired, given: Approvals, message: str, obj: str, action: str, item: str, rule: Rule = Rule.MASS_CHANGE
+) -> Hold | None:
+    """The hold on a change that needs approval for the reason in `message`; None without a reason, or when it was approved."""
+    if not message or item in given.covered:
+        return None
+    if given.unused:
+        message += f"; the approval of {given.unused} is for other changes"
+    return Hold(obj, action, rule, message, next_step=approvals.command(desired, given))

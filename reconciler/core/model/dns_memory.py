@@ -49,6 +49,56 @@ def read_name(raw: Any) -> NameRow:
     )
 
 
+class Flap(NamedTuple):
+    """One target address of a policy that failed while it was published.
+
+    `failures`: how often in a row, each soon after the one before. `passed`: since when it is healthy again, None while it fails.
+    Without its row, an address returns as after a first failure.
+    """
+
+    failures: int
+    passed: Instant | None = None
+
+
+def read_flap(raw: Any) -> Flap:
+    """A row from its stored form. Raises `TypeError`, `ValueError`."""
+    failures, passed = raw
+    return Flap(int(failures), read_instant(passed))
+
+
+class HeldTTL(NamedTuple):
+    """What resolvers may still hold of an earlier answer: for `ttl` (ns), as read from the zone, since it was gone (None = not yet)."""
+
+    ttl: int
+    since: Instant | None = None
+
+
+def read_held_ttl(raw: Any) -> HeldTTL:
+    """A row from its stored form. Raises `TypeError`, `ValueError`."""
+    ttl, since = raw
+    return HeldTTL(int(ttl), read_instant(since))
+
+
+class Written(NamedTuple):
+    """A record set that this instance wrote, to see whether another writer changes it.
+
+    `asked` is the digest of what was asked for last, `confirmed` whether the zone has had it since. `reversals` are the instants at
+    which another writer had changed it, `before` and `after` the texts of the latest such change.
+    """
+
+    asked: str
+    confirmed: bool = False
+    reversals: tuple[Instant, ...] = ()
+    before: str = ""
+    after: str = ""
+
+
+def read_written(raw: Any) -> Written:
+    """A row from its stored form. Raises `TypeError`, `ValueError`."""
+    asked, confirmed, reversals, before, after = raw
+    return Written(str(asked), bool(confirmed), tuple(Instant(*at) for at in reversals), str(before), str(after))
+
+
 class CheckRow(NamedTuple):
     """The check that decides about the addresses of a DNSPolicy or HealthCheck, None = none; `proven`: where the declared one does."""
 

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from providers.facts import Generation
 from reconciler.core.model.adopted import Adopted
-from reconciler.core.model.dns_memory import CheckRow, NameRow
+from reconciler.core.model.approval import Approval
+from reconciler.core.model.dns_memory import CheckRow, Flap, HeldTTL, NameRow, Written
 from reconciler.core.model.instant import Instant
 from reconciler.core.model.override import Override
 from reconciler.core.model.owned import Owned
@@ -159,7 +160,7 @@ class Ledger:
     taken_over: replicas whose restarts we took over from the runtime. revisions, rollouts: workload key. clock: wall against steady
     time at the last check for a rollout. absences: object -> absence. passed: probe paths that ever passed. zones: `provider/zone`
     where we publish or have published. source: identity of the source of this inventory. history_lost: since when history is
-    missing. approvals: hashes of deletions that an operator approved. requests: id -> restart request. pushes: container id -> its
+    missing. approvals: hash of held changes -> what an operator approved with it. requests: id -> restart request. pushes: container id -> its
     last push. adopted: container id -> adopted replica. ready: container id -> since when it has been ready. weighed, cuts:
     `provider/pool` -> its members' weights, and those that recently lost their weight for health. panics: `provider/pool` -> since
     when too few members are ready. overrides: object -> override. names: key of a policy or record -> the waits of its names. pins:
@@ -168,7 +169,9 @@ class Ledger:
     `workload key@revision` -> what the revision declared about its running containers. proven: container id -> its own spec, where
     part of a change of its revision's spec has passed on it. owned: ids of the containers that are this instance's.
     by_runtime: replica -> those of its attempts that the runtime made by itself. accepted: keys whose trials an operator has accepted. checks: DNSPolicy or
-    HealthCheck -> the check that decides there.
+    HealthCheck -> the check that decides there. flaps: `policy/target/address` -> its failures in a row. held_ttls: `provider/zone/name`,
+    and the same with an address -> what resolvers may still hold of it. pointers_known: `provider/zone/` -> since when it is known what
+    pointed at its names. written: `provider/zone/name type set` -> what was written there.
     """
 
     grants: Mapping[str, Grant] = field(default_factory=dict)
@@ -191,7 +194,7 @@ class Ledger:
     zones: frozenset[str] = frozenset()
     source: str = ""
     history_lost: Instant | None = None
-    approvals: frozenset[str] = frozenset()
+    approvals: Mapping[str, Approval] = field(default_factory=dict)
     requests: Mapping[str, Request] = field(default_factory=dict)
     adopted: Mapping[str, Adopted] = field(default_factory=dict)
     ready: Mapping[str, Ready] = field(default_factory=dict)
@@ -209,3 +212,7 @@ class Ledger:
     checks: Mapping[str, CheckRow] = field(default_factory=dict)
     owned: Mapping[str, Owned] = field(default_factory=dict)
     by_runtime: Mapping[str, tuple[Instant, ...]] = field(default_factory=dict)
+    flaps: Mapping[str, Flap] = field(default_factory=dict)
+    held_ttls: Mapping[str, HeldTTL] = field(default_factory=dict)
+    pointers_known: Mapping[str, Instant] = field(default_factory=dict)
+    written: Mapping[str, Written] = field(default_factory=dict)

@@ -10,7 +10,8 @@ from typing import Any
 from providers.facts import Generation
 from reconciler.core.model import override, spec, weight_memory
 from reconciler.core.model.adopted import Adopted
-from reconciler.core.model.dns_memory import read_check, read_name, write_check
+from reconciler.core.model.approval import read_approval
+from reconciler.core.model.dns_memory import read_check, read_flap, read_held_ttl, read_name, read_written, write_check
 from reconciler.core.model.instant import Instant, read_instant
 from reconciler.core.model.ledger import (
     Absence,
@@ -89,11 +90,16 @@ _READ: Mapping[str, Any] = {
     "checks": read_check,
     "owned": lambda raw: Owned(*raw),
     "by_runtime": lambda raw: tuple(Instant(*at) for at in raw),
+    "approvals": read_approval,
+    "flaps": read_flap,
+    "held_ttls": read_held_ttl,
+    "pointers_known": lambda raw: Instant(*raw),
+    "written": read_written,
 }
 _WRITE: Mapping[str, Any] = {"specs": spec.write, "proven": spec.write, "checks": write_check}
 """Sections whose values JSON cannot write as they are."""
 
-_FLAGS = ("passed", "taken_over", "zones", "approvals", "accepted")
+_FLAGS = ("passed", "taken_over", "zones", "accepted")
 _SINGLE = "ledger"
 
 
@@ -166,7 +172,6 @@ def from_rows(rows: Mapping[tuple[str, str], str]) -> Ledger:
         passed=frozenset(flags["passed"]),
         taken_over=frozenset(flags["taken_over"]),
         zones=frozenset(flags["zones"]),
-        approvals=frozenset(flags["approvals"]),
         accepted=frozenset(flags["accepted"]),
         source=single["source"],
         history_lost=read_instant(single["history_lost"]),

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from reconciler.core.model import override
+from reconciler.core.model.approval import Approval
 from reconciler.core.model.instant import NEVER, Instant, Now, instant
 from reconciler.core.model.ledger import Ledger, StepFailure, Suspension
 from reconciler.core.model.restart_request import Request
@@ -102,7 +103,7 @@ def apply_commands(ledger: Ledger, commands: tuple[Command, ...]) -> Ledger:
     and accepts its trials that fail.
     """
     suspensions, escalations, rollouts = dict(ledger.suspensions), dict(ledger.escalations), dict(ledger.rollouts)
-    approvals, requests, overrides = set(ledger.approvals), dict(ledger.requests), ledger.overrides
+    approvals, requests, overrides = dict(ledger.approvals), dict(ledger.requests), ledger.overrides
     accepted = set(ledger.accepted)
     for command in commands:
         if command.verb == "suspend":
@@ -116,7 +117,8 @@ def apply_commands(ledger: Ledger, commands: tuple[Command, ...]) -> Ledger:
                 key: retry_failed(rollout) for key, rollout in rollouts.items() if _covers(command.object, key)
             }
         elif command.verb == "approve":
-            approvals.add(command.object)
+            shown = approvals.get(command.object)
+            approvals[command.object] = Approval(command.at, None if shown is None else shown.items)
         elif command.verb == "restart" and command.request is not None:
             requests.setdefault(command.object, command.request)
         elif command.verb == "rollback" and command.object in rollouts:
@@ -128,7 +130,7 @@ def apply_commands(ledger: Ledger, commands: tuple[Command, ...]) -> Ledger:
     return replace(
         ledger,
         suspensions=suspensions,
-        approvals=frozenset(approvals),
+        approvals=approvals,
         accepted=frozenset(accepted),
         requests=requests,
         rollouts=rollouts,

@@ -156,6 +156,7 @@ class Waiting(StrEnum):
     BALANCER = "balancer health checks"
     PAUSE = "canary pause"
     ROLLBACK_WINDOW = "rollback window"
+    STEADY = "steady health"
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,6 +93,7 @@ def _condition(outcome: PolicyOutcome, zone: ZoneFact | None) -> NameCondition:
         return NameCondition.UNKNOWN if ProbeValue.UNKNOWN in values else NameCondition.UNHEALTHY
     if mode is Mode.HEALTHY:
         good = values == {ProbeValue.PASS} and not outcome.notes
+        good = good and not any(address.held_until for address in outcome.target_addresses)
         return NameCondition.HEALTHY if good else NameCondition.DEGRADED
     return NameCondition.UNHEALTHY
 
@@ -125,6 +126,8 @@ def _address(
         "wanted": wanted,
         "forced": address.force or None,
         "override": None if address.override is None else endpoints.override_row(address.override, snap.now),
+        "held_until_wall": snap.now.wall + address.held_until - snap.now.steady if address.held_until else None,
+        "failures_in_a_row": address.failures,
         "why": _why(policy, address, outcome.answer.mode, wanted=wanted, published=published),
         "service": None if address.service is None else address.service.value,
         "replicas": sorted({replicas[container] for container in address.behind if container in replicas}),
@@ -139,6 +142,7 @@ _BY_MODE = {
     Mode.KEPT: "no address is known to be healthy, so the published ones stay",
     Mode.WAITING: "waiting for the first check results",
     Mode.HOLD_DOWN: "an address is healthy again, but not yet for long enough to withdraw the others",
+    Mode.FAILED_AGAIN: "all addresses failed again soon after one was healthy, so the published ones stay for now",
     Mode.NOTHING: "no address is healthy, and none was published",
 }
 
@@ -160,6 +164,8 @@ def _why(policy: DNSPolicy, address: TargetAddress, mode: Mode, *, wanted: bool,
         return "published only while no other target is healthy"
     if address.leaving:
         return "leaving service"
+    if address.held_until:
+        return f"healthy, but it failed {address.failures} times in a row: stays out until its health has lasted"
     if address.value is ProbeValue.PASS:
         healthy = _forced(address) if address.force else "healthy"
         return healthy if published else f"{healthy}, about to be published"

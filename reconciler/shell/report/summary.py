@@ -58,7 +58,7 @@ HARMLESS = {Rule.PRUNE_OFF, Rule.ABSENCE_UNPROVEN, Rule.BUSY, Rule.POLICY_KEPT, 
 class Summary:
     """The end of a run: exit code, reasons, last decision, steps done, and when to run again for what (steady instants).
 
-    `undecided` has one message for each check without a verdict.
+    `undecided` has one message for each check without a verdict. `left` says what is still to be written or removed; empty when nothing is.
     """
 
     exit: Exit
@@ -67,6 +67,7 @@ class Summary:
     done: tuple[tuple[Step, Outcome], ...]
     run_again: tuple[tuple[str, int], ...]
     undecided: tuple[str, ...] = ()
+    left: str = ""
 
 
 def pending(decision: Decision, end: int, unknown_is_final: bool) -> bool:
@@ -88,7 +89,7 @@ def pending(decision: Decision, end: int, unknown_is_final: bool) -> bool:
         if wait.waiting is Waiting.NODE:
             if not unknown_is_final:
                 return True
-        elif wait.waiting not in ASKED_FOR or wait.until is None or wait.until <= end:
+        elif wait.waiting not in (*ASKED_FOR, Waiting.STEADY) or wait.until is None or wait.until <= end:
             return True
     for hold in decision.holds:
         if hold.rule in UNKNOWNS:
@@ -148,8 +149,33 @@ def summarize(
         reasons.append(f"{step.object}: {describe(step.action)} was not done")
     codes += [Exit.UNFINISHED] * len(undecided)
     reasons += undecided
+    left = left_over(decision)
+    unproven = any(hold.rule is Rule.ABSENCE_UNPROVEN for hold in decision.holds)
+    if (left or unproven) and worst(codes) is Exit.OK:
+        # Only time is missing, but the run ends before: the manifests are not what there is.
+        codes.append(Exit.UNFINISHED)
+        reasons.append(f"left: {left}" if left else "what no manifest names is still to be removed")
     exit_code = stopped if stopped is not None else worst(codes)
-    return Summary(exit_code, tuple(dict.fromkeys(reasons)), decision, done, tuple(sorted(run_again)), undecided)
+    return Summary(
+        exit_code, tuple(dict.fromkeys(reasons)), decision, done, tuple(sorted(set(run_again))), undecided, left
+    )
+
+
+def left_over(decision: Decision) -> str:
+    """What a decision leaves to be written or removed, in numbers. What stays because pruning is off is not to be removed."""
+    names, desired = decision.status.names, decision.status.desired
+    if desired is None:
+        return ""
+    removes = desired.prune or desired.destroy
+    changes = [*names.changes, *(names.strays if removes else ())] if names is not None else []
+    gone = sum(1 for change in changes if change.after is None)
+    orphans = len(decision.status.roster.orphans) if removes else 0
+    counts = (
+        (gone, "record set", "to delete"),
+        (len(changes) - gone, "record set", "to write"),
+        (orphans, "container", "to remove"),
+    )
+    return ", ".join(f"{count} {noun}{'' if count == 1 else 's'} {what}" for count, noun, what in counts if count)
 
 
 def decision_json(decision: Decision, desired: Desired, now: Now, since_wall: int = 0) -> str:
@@ -201,6 +227,9 @@ def decision_json(decision: Decision, desired: Desired, now: Now, since_wall: in
                 for step in decision.steps
             ],
             "approve": decision.guard_hash or None,
+            "approve_command": f"{desired.apply_command} --approve {decision.guard_hash}"
+            if decision.guard_hash
+            else None,
         },
         sort_keys=True,
     )

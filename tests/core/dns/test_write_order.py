@@ -9,6 +9,7 @@ from manifests.values.dns import Publish, Record, Routing, Target
 from manifests.values.dns_names import balancer_name, place_name, target_name
 from providers.facts import RecordKey
 from reconciler.core.decision import Decision
+from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.reasons import Reason, Rule, Waiting
 from tests.core.dns.world import A1, A2, B1, FAIL, HOST, NAMES, PASS, TARGETS, ZONE, World, geo_world, policy
 
@@ -51,7 +52,7 @@ def test_without_memory_a_name_stays_for_the_longest_ttl_of_its_pointers() -> No
     world = geo_world()
     world.set_health(a1=FAIL, a2=FAIL)
     world.write(world.decide())
-    world.ledger = replace(world.ledger, names={})
+    world.ledger = Ledger()
     waits = world.decide().waits
 
     assert [wait.until for wait in waits] == [world.now.steady + 300 * SECOND]
@@ -123,7 +124,7 @@ def test_deleting_much_of_a_zone_waits_for_approval_and_health_does_not() -> Non
     assert {hold.rule for hold in held.holds} == {Rule.MASS_CHANGE}
     assert held.guard_hash
 
-    world.ledger = replace(world.ledger, approvals=frozenset({held.guard_hash}))
+    world.approve(held.guard_hash)
     world.settle()
     assert RecordKey(target_name(HOST, "gw1"), "A") not in world.sets
 
@@ -159,7 +160,7 @@ def test_so_many_names_may_lose_their_last_record_without_approval(allowed: int,
     if held:
         names_lost = "1 name would lose its" if gone == 1 else f"{gone} names would lose their"
         assert f"deleted, and {names_lost} last record set, more than {allowed}" in decision.holds[0].message
-        world.ledger = replace(world.ledger, approvals=frozenset({decision.guard_hash}))
+        world.approve(decision.guard_hash)
     world.settle()
     assert sum(key.type == "A" for key in world.sets) == 80 - gone
 

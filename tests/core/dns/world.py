@@ -11,12 +11,14 @@ from providers.capabilities import Alias, DNSCapabilities
 from providers.facts import Known, ProbeFact, ProbeValue, RecordKey, RecordSet, ZoneFact
 from reconciler.core.decide import decide
 from reconciler.core.decision import Decision
+from reconciler.core.dns import other_writers
 from reconciler.core.dns.records import points_at
 from reconciler.core.dns.target_health import target_probes
 from reconciler.core.effects import fold
-from reconciler.core.model.instant import FOREVER, Now
+from reconciler.core.model.instant import FOREVER, Now, instant
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.ledger_codec import from_rows, to_rows
+from reconciler.core.model.ledger_fold import Command, apply_commands
 from reconciler.core.model.observed import Observed
 from reconciler.core.model.target_probe import TargetProbe
 
@@ -115,6 +117,7 @@ class World:
             zone = observed.zones[NAMES, ZONE]
             assert isinstance(zone, Known)
             self.zone = zone
+            self.ledger = replace(self.ledger, written=other_writers.confirm(self.ledger.written, [step.action]))
             self.writes += 1
             self.sound()
 
@@ -129,6 +132,10 @@ class World:
             kinds.setdefault(key.name, set()).add((key.type, bool(key.set_id)))
         for name, forms in kinds.items():
             assert len(forms) == 1 or not any(kind == "CNAME" for kind, _ in forms), f"{name} has {forms}"
+
+    def approve(self, shown: str) -> None:
+        """An operator approves a hash."""
+        self.ledger = apply_commands(self.ledger, (Command("approve", shown, at=instant(self.now)),))
 
     def pass_time(self, seconds: float) -> None:
         step = int(seconds * SECOND)

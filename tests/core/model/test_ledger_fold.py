@@ -2,6 +2,8 @@
 
 import pytest
 
+from reconciler.core.model.approval import Approval
+from reconciler.core.model.instant import instant
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.ledger_fold import Command, Outcome, OutcomeKind, apply_commands, fold
 from tests.builders import NOW
@@ -19,8 +21,9 @@ def test_an_outcome_lengthens_keeps_or_ends_the_failures_of_its_step(kind, strea
 
 def test_commands_suspend_resume_and_approve_and_others_change_nothing():
     ledger = apply_commands(
-        Ledger(), (Command("suspend", "workload/web", "ann"), Command("approve", "abc"), Command("dance", "*"))
+        Ledger(),
+        (Command("suspend", "workload/web", "ann"), Command("approve", "abc", at=instant(NOW)), Command("dance", "*")),
     )
     assert list(ledger.suspensions) == ["workload/web"]
-    assert ledger.approvals == {"abc"}
+    assert ledger.approvals == {"abc": Approval(instant(NOW))}
     assert apply_commands(ledger, (Command("resume", "workload/web"),)).suspensions == {}
