@@ -358,7 +358,9 @@ class Calls:
                 threads.put(job)
             except RuntimeError as error:
                 cause = f"no thread can be started ({error}); nothing was changed"
-                next_step = "raise the limit of processes and threads of this user, or end some; it is retried automatically"
+                next_step = (
+                    "raise the limit of processes and threads of this user, or end some; it is retried automatically"
+                )
                 raise Unreachable(request.target, cause, next_step) from error
 
     def _label(self, key: str) -> str:

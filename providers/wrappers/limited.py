@@ -27,7 +27,6 @@ from providers.spi import (
 )
 from providers.wrappers.calls import Calls
 
-
 WORKERS = 16
 """Calls of one kind that a provider makes at a time: a few long ones (a stop with its grace) must not keep others waiting."""
 

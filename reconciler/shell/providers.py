@@ -61,7 +61,9 @@ class ThreadRunner:
         except RuntimeError as error:
             # The pool has queued the call before it failed to start a thread, so another thread may take it yet.
             if future.cancel():
-                next_step = "raise the limit of processes and threads of this user, or end some; it is retried automatically"
+                next_step = (
+                    "raise the limit of processes and threads of this user, or end some; it is retried automatically"
+                )
                 raise Unreachable("this host", f"no thread can be started: {error}", next_step) from error
         return await asyncio.wrap_future(future)
 

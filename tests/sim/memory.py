@@ -32,6 +32,7 @@ class SimMemory:
         self.events: list[Event] = []
         self.evidence: list[tuple[str, dict]] = []
         self.full = False
+        self.quarantined: list[tuple[str, str, str]] = []
         self.commands_made = 0
         self.ticks = 0
         self.wake_holder: Callable[[], None] = lambda: None
@@ -104,6 +105,19 @@ class SimMemoryHandle:
         self.store.saves += bool(differ)
         self.hook("after save")
         return len(differ)
+
+    def quarantine(self, keys: Mapping[tuple[str, str], str]) -> None:
+        self.store.check_space()
+        for key in keys:
+            self.store.quarantined.append((*key, self.store.rows.pop(key)))
+
+    def damaged(self) -> Sequence[tuple[str, str, str]]:
+        return ()
+
+    def check(self) -> bool:
+        self.hook("before check")
+        self.store.check_space()
+        return False
 
     def put_decision(self, text: str) -> bool:
         self.hook("before decision")
