@@ -273,10 +273,10 @@ class Loop:
         for task in self._applying:
             task.cancel()
         await asyncio.gather(*self._applying, *self._closing, return_exceptions=True)
+        await self.looks.settle()
         await self.manifest_reload.settle()
         await self.references.settle()
         await self.probing.settle()
-        await self.looks.settle()
         for providers, _ in self._retired:
             providers.close()
 

@@ -42,6 +42,10 @@ class SimMemory:
         """The memory for one loop; `hook` is called at every point where a process may be killed."""
         return SimMemoryHandle(self, hook)
 
+    def unsynced(self) -> bool:
+        """Whether rows or commands would not survive a power cut."""
+        return (self.rows, self.inbox) != self._synced
+
     def sync(self) -> bool:
         """Make saved rows survive a power cut."""
         before, self._synced = self._synced, (dict(self.rows), list(self.inbox))
@@ -94,6 +98,8 @@ class SimMemoryHandle:
 
     def sync(self) -> bool:
         self.hook("before sync")
+        if self.store.unsynced():
+            self.store.check_space()
         return self.store.sync()
 
     def save_ledger(self, rows: Mapping[tuple[str, str], str], acknowledge: Collection[int] = ()) -> int:
@@ -142,6 +148,7 @@ class SimMemoryHandle:
         self, done: Sequence[tuple[Step, Outcome, Now]], revision: str, events: Sequence[Event] = ()
     ) -> None:
         self.hook("before audit")
+        self.store.check_space()
         self.store.sync()
         self.store.audit.extend((step.id, outcome.kind.value) for step, outcome, _ in done)
         del self.store.audit[:-1000]

@@ -20,7 +20,15 @@ STATES = Path(__file__).parent / "states"
 AT = 1_790_000_000 * SECOND
 
 NEW_SECTIONS = {"specs", "proven", "accepted", "owned", "by_runtime", "checks"}
-NEW_RULES = {Rule.DRAIN_DEADLINE, Rule.FIXED_WEIGHTS, Rule.PROBE_UNPROVEN}
+NEW_RULES = {
+    Rule.DRAIN_DEADLINE,
+    Rule.FIXED_WEIGHTS,
+    Rule.PROBE_UNPROVEN,
+    Rule.LEDGER_UNWRITABLE,
+    Rule.SOURCE_UNREADABLE,
+    Rule.PROBE_ENGINE,
+    Rule.DECISION_FAILED,
+}
 NEW_REASONS = {Reason.DRAIN_DEADLINE, Reason.MOVED, Reason.POLICY_LOST, Reason.SPEC_LOST}
 NEW_WAITING = {Waiting.PUBLISHED}
 """What later versions have added."""
