@@ -89,6 +89,10 @@ def _locked_store(
         def reopened() -> Store:
             """The store again after its files are gone, under a lock that other processes find."""
             nonlocal lock
+            if not state.is_dir():
+                # Its file system may come back with everything in it.
+                next_step = f"restore it, or make an empty one: mkdir -m 700 {state}"
+                raise StoreError(state, "the state directory has vanished", next_step)
             if not lock.held():
                 lock = stack.enter_context(Lock.acquire(state, operation, clock))
             return opened()

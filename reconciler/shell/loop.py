@@ -522,8 +522,8 @@ class Loop:
         if now.steady < self._engine_retry:
             return
         self._engine_retry = now.steady + RETRY
+        self.probing.forget()
         if Rule.PROBE_ENGINE not in self.faults:
-            self.probing.forget()
             self.reporter.note(
                 f"probe results are unknown: {problem}; restarting the probe engine", level=logging.WARNING
             )

@@ -216,7 +216,7 @@ class Chaos:
     def fault(self) -> None:
         """One fault: it begins, lasts, and mostly ends before the next one."""
         world, rng = self.world, self.rng
-        prober = world.life.prober
+        prober = (world.life or world.start()).prober
         kind = rng.choice(("disk", "source", "engine", "rule", "row", "provider", "kill"))
         container = world.containers()[rng.choice(sorted(world.containers()))] if world.containers() else None
         if kind == "disk":

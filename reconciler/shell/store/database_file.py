@@ -123,7 +123,9 @@ def check_identity(path: Path, opened: tuple[int, int]) -> None:
 
 
 def _replaced(path: Path) -> Replaced:
-    return Replaced(path, "it was removed or replaced while reconcile was using it", "start reconcile again")
+    return Replaced(
+        path, "it was removed or replaced while reconcile was using it", "restore it, or start reconcile again"
+    )
 
 
 def _connect(path: Path, mode: str, busy: float = BUSY_SECONDS) -> sqlite3.Connection:

@@ -234,7 +234,13 @@ class Store(Audit):
         return True
 
     def check(self) -> None:
-        """Write something and wait until it is on disk. Raises StoreError while the store cannot be written."""
+        """Write something and wait until it is on disk.
+
+        Raises:
+            Replaced: its file is gone, or is another one.
+            StoreError: it cannot be written.
+        """
+        check_identity(self._path, self._opened)
         try:
             room = os.statvfs(self._path.parent)
         except OSError as error:
