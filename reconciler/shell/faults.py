@@ -76,17 +76,15 @@ class FailedDecisions:
     def __init__(self) -> None:
         self._logged = _Failure()
 
-    def decision(
-        self, error: Exception, before: Decision | None, ledger: Ledger, faults: tuple[Hold, ...], now: Now
-    ) -> Decision:
-        """The decision to do nothing, with the hold that says why. The traceback goes to the log, equal ones once a minute."""
+    def hold(self, error: Exception, now: Now) -> Hold:
+        """The hold that says what failed. The traceback goes to the log, equal ones once a minute."""
         obj = object_of(error.__traceback__)
         place = _place(error.__traceback__)
         text = f"{obj} {place} {type(error).__name__}"
         if text != self._logged.text or now.steady >= self._logged.at + DECIDE_AGAIN:
             self._logged = _Failure(text, now.steady)
             log.error("%s: the decision failed; nothing is done until it succeeds", obj, exc_info=error)
-        hold = Hold(
+        return Hold(
             obj,
             "decide",
             Rule.DECISION_FAILED,
@@ -94,6 +92,12 @@ class FailedDecisions:
             until=now.steady + DECIDE_AGAIN,
             next_step="report it with the traceback in the log; it is retried automatically",
         )
+
+    def decision(
+        self, error: Exception, before: Decision | None, ledger: Ledger, faults: tuple[Hold, ...], now: Now
+    ) -> Decision:
+        """The decision to do nothing, with the hold that says why."""
+        hold = self.hold(error, now)
         kept = () if before is None else before.holds
         others = tuple(old for old in kept if old.rule is not Rule.DECISION_FAILED and old not in faults)
         holds = tuple(

@@ -150,11 +150,12 @@ class Loop:
             while self.stopping is None:
                 try:
                     decision = await self._tick()
+                    self.faults.end(Rule.DECISION_FAILED)
                     await self._sleep(decision, None)
                 except Locked:
                     raise
                 except Exception as error:  # noqa: BLE001  (whatever fails, the next tick may succeed)
-                    self._failed.decision(error, self._decided, self.ledger, (), self.clock.now())
+                    self.faults.begin(self._failed.hold(error, self.clock.now()))
                     await self.clock.sleep_until(self.clock.now().steady + TICK_AGAIN, asyncio.Event())
             await self._drain()
             return self.stopping

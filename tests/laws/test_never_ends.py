@@ -107,7 +107,7 @@ def test_a_disk_that_gets_full_in_the_middle_of_a_rollout_loses_nothing(after, w
     assert not [step for step, outcome in world.memory.journal.values() if not outcome]
 
 
-def test_an_order_that_cannot_be_recorded_is_neither_obeyed_nor_acknowledged(worlds):
+def test_an_order_that_cannot_be_recorded_is_not_acknowledged(worlds):
     world = same_process(ready(worlds(shop())))
     world.memory.full = True
     world.memory.say("drain", "workload/web/0", world.clock.now().wall + 600 * SECOND)

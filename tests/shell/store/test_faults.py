@@ -289,7 +289,9 @@ def test_a_disk_that_became_read_only_is_a_clear_error(small_disk, clock):
 def test_a_file_removed_while_in_use_is_an_error(state, clock):
     with Store.open(state, clock) as store:
         (state / "state.db").unlink()
-        with pytest.raises(StoreError, match="removed or replaced while reconcile was using it; start reconcile again"):
+        with pytest.raises(
+            StoreError, match="removed or replaced while reconcile was using it; restore it, or start reconcile again"
+        ):
             begin(store)
 
 
