@@ -11,7 +11,7 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv fmt check test bench demo demo-down demo-edge demo-edge-down docs lock clean
+.PHONY: help venv fmt check test soak bench demo demo-down demo-edge demo-edge-down docs lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ check: $(STAMP) ## format, lint, types, import contracts
 
 test: $(STAMP) ## the whole suite (REQUIRE_SERVERS=1: a missing server is a failure; PYTEST_ARGS="-k name")
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
+
+soak: $(STAMP) ## random real faults against a real daemon for ten minutes (SOAK_SECONDS=600; as root, for the small disk)
+	SOAK_SECONDS=$${SOAK_SECONDS:-600} $(BIN)/python -m pytest -n 0 -o timeout=0 tests/e2e/test_faults.py -k random $(PYTEST_ARGS)
 
 bench: $(STAMP) ## measure, beside the peers that are installed (BENCH_ARGS="--write probes")
 	$(BIN)/python -m bench $(BENCH_ARGS)

@@ -197,7 +197,7 @@ class WholePath:
 
         async def run() -> float:
             begun = time.perf_counter()
-            await self.applier.run(steps, lambda step: None, finished, lambda: True)
+            await self.applier.run(steps, lambda step: None, finished, lambda step: "")
             return time.perf_counter() - begun
 
         seconds = asyncio.run(run())

@@ -90,10 +90,27 @@ def _locked_store(
     state: Path, operation: str, clock: SystemClock, reporter: Reporter, lock_wait: float = LOCK_WAIT
 ) -> Iterator[StoreMemory]:
     """The instance's lock and store, held together."""
-    with Lock.acquire(state, operation, clock, lock_wait), Store.open(state, clock) as store:
-        if store.recovered:
-            reporter.note(store.recovered)
-        yield StoreMemory(store, operation)
+    with ExitStack() as stack:
+        lock = stack.enter_context(Lock.acquire(state, operation, clock, lock_wait))
+
+        def opened() -> Store:
+            store = stack.enter_context(Store.open(state, clock))
+            if store.recovered:
+                reporter.note(store.recovered)
+            return store
+
+        def reopened() -> Store:
+            """The store again after its files are gone, under a lock that other processes find."""
+            nonlocal lock
+            if not state.is_dir():
+                # Its file system may come back with everything in it.
+                next_step = f"restore it, or make an empty one: mkdir -m 700 {state}"
+                raise StoreError(state, "the state directory has vanished", next_step)
+            if not lock.held():
+                lock = stack.enter_context(Lock.acquire(state, operation, clock))
+            return opened()
+
+        yield StoreMemory(opened(), operation, reopened)
 
 
 @contextmanager

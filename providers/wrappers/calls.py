@@ -87,12 +87,50 @@ class _Request:
     late: type[Unreachable | OutcomeUnknown]
 
 
+class _Threads:
+    """Daemon threads that take jobs from one queue. Guarded by the lock of `Calls`. `pending` counts the jobs that have not ended."""
+
+    def __init__(self, name: str, workers: int) -> None:
+        self.workers = workers
+        self.running: list[threading.Thread] = []
+        self.pending = 0
+        self._name = name
+        self._queue: SimpleQueue[_Job[object] | None] = SimpleQueue()
+
+    def put(self, job: _Job[R]) -> None:
+        """Queue a job, and start another thread if all may be busy.
+
+        Raises:
+            RuntimeError: no thread runs, and the system starts none. The job is not queued.
+        """
+        if len(self.running) < min(self.workers, self.pending + 1):
+            thread = threading.Thread(target=self._work, name=f"{self._name}-{len(self.running)}", daemon=True)
+            try:
+                thread.start()
+                self.running.append(thread)
+            except RuntimeError:
+                if not self.running:
+                    raise
+                # The threads that run take the job, later.
+        self.pending += 1
+        self._queue.put(job)  # type: ignore[arg-type]
+
+    def end(self) -> None:
+        """Let every thread end after the jobs that are queued."""
+        for _ in self.running:
+            self._queue.put(None)
+
+    def _work(self) -> None:
+        while (job := self._queue.get()) is not None:
+            job.run()
+
+
 class Calls:
-    """Runs calls of one provider.
+    """Runs calls of one provider. Looks have threads of their own: long actions never make a provider unknown.
 
     Args:
         provider: its name, for messages and thread names.
-        workers: number of threads; they start when first needed.
+        workers: number of threads for looks, and for actions; they start when first needed.
         steady: steady clock in nanoseconds, for the rate limit and for ages in messages.
         rate: limit for all calls together; None = no limit.
     """
@@ -101,11 +139,10 @@ class Calls:
         if workers < 1:
             raise ValueError(f"{provider}: a pool needs at least 1 worker, not {workers}")
         self._provider = provider
-        self._workers = workers
         self._steady = steady
         self._bucket = Bucket(rate, steady) if rate else None
-        self._queue: SimpleQueue[_Job[object] | None] = SimpleQueue()
-        self._threads: list[threading.Thread] = []
+        self._looks = _Threads(f"{provider}-look", workers)
+        self._actions = _Threads(f"{provider}-act", workers)
         self._changed = threading.Condition()
         self._pending: dict[str, _Pending] = {}
         self._closed = False
@@ -197,15 +234,19 @@ class Calls:
             first = not self._closed
             self._closed = True
             self._changed.notify_all()
-            threads = list(self._threads)
+            threads = [*self._looks.running, *self._actions.running]
         if not first:
             return
         closer = threading.Thread(target=close_inner, name=f"{self._provider}-close", daemon=True)
-        closer.start()
-        for _ in threads:
-            self._queue.put(None)
+        try:
+            closer.start()
+            threads.append(closer)
+        except RuntimeError:
+            close_inner()  # no thread can be started: without one its time has no limit
+        self._looks.end()
+        self._actions.end()
         end = time.monotonic() + CLOSE_SECONDS
-        for thread in [closer, *threads]:
+        for thread in threads:
             thread.join(max(0.0, end - time.monotonic()))
 
     # --- inside -------------------------------------------------------------------------------------------------
@@ -252,11 +293,17 @@ class Calls:
                 self._pending.pop(key, None)
             self._changed.notify_all()
 
+    def _ended(self, request: _Request) -> None:
+        """The job of a request has ended, or will never begin."""
+        with self._changed:
+            self._threads_of(request).pending -= 1
+        self._release(request.keys)
+
     def _run(self, request: _Request, act: Callable[[], R]) -> R:
         try:
             self._wait_for_token(request)
-            job = _Job(act, lambda: self._release(request.keys))
-            self._submit(job)
+            job = _Job(act, lambda: self._ended(request))
+            self._submit(job, request)
         except BaseException:
             self._release(request.keys)
             raise
@@ -273,8 +320,9 @@ class Calls:
     def _give_up(self, job: _Job[R], request: _Request) -> None:
         """The deadline is over. Returns only if the call has just come back."""
         if job.drop():
-            self._release(request.keys)
-            cause = f"all {self._workers} threads of provider {self._provider} wait for calls that do not return"
+            self._ended(request)
+            count = len(self._threads_of(request).running)
+            cause = f"all {count} threads of provider {self._provider} wait for calls that do not return"
             raise Unreachable(request.target, cause + "; nothing was changed", "check whether the other side hangs")
         with self._changed:
             if self._pending.get(request.keys[0]) is not request.pending:
@@ -297,21 +345,23 @@ class Calls:
             if self._closed:
                 raise Unreachable(self._provider, "was closed before the call; nothing was changed")
 
-    def _submit(self, job: _Job[R]) -> None:
+    def _threads_of(self, request: _Request) -> _Threads:
+        return self._looks if request.late is Unreachable else self._actions
+
+    def _submit(self, job: _Job[R], request: _Request) -> None:
         with self._changed:
             if self._closed:
                 raise Unreachable(self._provider, "was closed before the call; nothing was changed")
-            if len(self._threads) < self._workers and len(self._threads) < len(self._pending):
-                name = f"{self._provider}-{len(self._threads)}"
-                thread = threading.Thread(target=self._work, name=name, daemon=True)
-                self._threads.append(thread)
-                thread.start()
-            # Within the lock, so that it comes before the entries that end the threads.
-            self._queue.put(job)  # type: ignore[arg-type]
-
-    def _work(self) -> None:
-        while (job := self._queue.get()) is not None:
-            job.run()
+            threads = self._threads_of(request)
+            try:
+                # Within the lock, so that it comes before the entries that end the threads.
+                threads.put(job)
+            except RuntimeError as error:
+                cause = f"no thread can be started ({error}); nothing was changed"
+                next_step = (
+                    "raise the limit of processes and threads of this user, or end some; it is retried automatically"
+                )
+                raise Unreachable(request.target, cause, next_step) from error
 
     def _label(self, key: str) -> str:
         return key.removeprefix("look:") or self._provider

@@ -27,6 +27,9 @@ from providers.spi import (
 )
 from providers.wrappers.calls import Calls
 
+WORKERS = 16
+"""Calls of one kind that a provider makes at a time: a few long ones (a stop with its grace) must not keep others waiting."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -34,13 +37,13 @@ class Limits:
 
     Attributes:
         deadline: of each call in ns; a stop gets its grace on top.
-        workers: the number of threads.
+        workers: the number of threads for looks, and of those for actions.
         rate: limits all calls together; a call waits for its turn within its deadline.
         steady: the steady clock, for the rate limit and for ages in messages.
     """
 
     deadline: int = 30 * SECOND
-    workers: int = 4
+    workers: int = WORKERS
     rate: Rate | None = None
     steady: Callable[[], int] = boottime
 

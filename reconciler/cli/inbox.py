@@ -17,11 +17,14 @@ from reconciler.exits import Exit
 from reconciler.shell.clock import SystemClock
 from reconciler.shell.looks.wake_pipe import SHOW, wake_holder
 from reconciler.shell.store.directory import StoreError
-from reconciler.shell.store.lock import OWNER_FILE, Lock
+from reconciler.shell.store.lock import Lock, holder
 from reconciler.shell.store.state_db import Store
 
 ANSWER = 2 * SECOND
-"""How long to wait for a running process to read the command (ns)."""
+"""How long to wait for a running process to store its decision (ns)."""
+
+CONFIRMED = 10 * SECOND
+"""How long to wait until a running process has recorded a command (ns). It takes some ms, on a very busy host seconds."""
 
 ASK_EVERY = SECOND // 20
 """How often to check whether it has (ns)."""
@@ -42,13 +45,14 @@ def current_user() -> str:
 
 
 def send(verb: str, payloads: Sequence[dict[str, Any]], place: Place) -> bool:
-    """Put one command per payload into the inbox, wake the running process, and wait up to `ANSWER`.
+    """Put one command per payload into the inbox, wake the running process, and wait up to `CONFIRMED`.
 
-    Returns whether a running process has taken the commands.
+    Returns whether a running process has recorded the commands; False when none runs.
 
     Raises:
         click.UsageError: the instance has never run, and without PATH it is unknown; or a text has bytes that are no text.
-        Locked, StoreError
+        StoreError: the commands cannot be put into the inbox, or the process that runs does not record them.
+        Locked
     """
     clock = SystemClock()
     for payload in payloads:
@@ -62,7 +66,16 @@ def send(verb: str, payloads: Sequence[dict[str, Any]], place: Place) -> bool:
     with joined(place) as store:
         numbers = {store.append(verb, json.dumps(payload), current_user(), clock.now()) for payload in payloads}
         wake_holder(place.state_dir)
-        return _taken(store, numbers, place, clock)
+        if _taken(store, numbers, place, clock):
+            return True
+    owner = holder(place.state_dir, clock)
+    if owner is None:
+        return False
+    raise StoreError(
+        place.state_dir,
+        f"the running reconcile (pid {owner.pid}) has not recorded the order within {CONFIRMED // SECOND}s, so it is not in effect",
+        "read the log of that process for the cause; the order stays in the inbox until it can be recorded",
+    )
 
 
 def _check_text(payload: dict[str, Any]) -> None:
@@ -104,13 +117,13 @@ def send_and_report(
 
 
 def _taken(store: Store, numbers: set[int], place: Place, clock: SystemClock) -> bool:
-    """Whether the process that holds the lock takes the commands within `ANSWER`. After a crash its record costs the whole wait."""
-    end = clock.now().steady + ANSWER
+    """Whether the process that holds the lock takes the commands within `CONFIRMED`."""
+    end = clock.now().steady + CONFIRMED
     while True:
         if not numbers & {row.id for row in store.pending()}:
             return True
-        if clock.now().steady >= end or not (place.state_dir / OWNER_FILE).exists():
-            return False
+        if clock.now().steady >= end or holder(place.state_dir, clock) is None:
+            return not numbers & {row.id for row in store.pending()}
         clock.pause(ASK_EVERY)
 
 

@@ -18,7 +18,7 @@ from reconciler.core.exits import grants
 from reconciler.core.healing import mass_failure, restart_history, restart_requests
 from reconciler.core.healing.restart_counters import RestartCounters
 from reconciler.core.health import belief
-from reconciler.core.limits import approvals, prune_guard, windows
+from reconciler.core.limits import approvals, prune_guard, unrecorded, windows
 from reconciler.core.limits.prune_guard import Pruning
 from reconciler.core.model.instant import FOREVER, Now
 from reconciler.core.model.ledger import Ledger
@@ -79,6 +79,8 @@ def _pass(desired: Desired, observed: Observed, now: Now, before: Ledger, last: 
 
     `before` is the ledger without the grants of earlier passes.
     """
+    fault = unrecorded.fault_of(observed)
+
     # Facts: which ones may be used, which containers this instance manages, how each is judged, and which role each has.
     admitted = foreign.admit(desired, observed, belief.sight_of(desired, observed, now))
     known, asked = specs.follow(admitted, observed)
@@ -88,6 +90,8 @@ def _pass(desired: Desired, observed: Observed, now: Now, before: Ledger, last: 
     # The ledger: what this look adds to it, one change after the other.
     ledger = admitted.remember(memory.remember(snap, known))
     rollouts = revisions.follow(snap, ledger)
+    if fault is not None:
+        rollouts.ledger = ledger  # no revision gets or loses traffic by a decision that cannot be remembered
     if rollouts.ledger.rollouts != ledger.rollouts:
         snap = replace(snap, roster=roster.sort_containers(admitted, observed, rollouts.ledger, asked, now))
     ledger = rollouts.ledger
@@ -98,14 +102,15 @@ def _pass(desired: Desired, observed: Observed, now: Now, before: Ledger, last: 
 
     # Traffic and names: the weight of each endpoint, then the record sets of each name.
     counts = availability.count_all(snap, ledger)
-    weights = pools.weigh(snap, ledger, outbreaks.suspect, outbreaks.sound)
+    weighed = ledger if fault is None else unrecorded.undisturbed(ledger)
+    weights = pools.weigh(snap, weighed, outbreaks.suspect, outbreaks.sound)
     ledger = pools.remember(snap, ledger, weights)
     ledger = check_trials.follow(snap, ledger)
     tried = (trials.report(snap), check_trials.report(snap, ledger))
     if ledger.accepted and not snap.roster.unreadable_nodes:
         ledger = keep_acceptances(ledger, {obj for of_kind in tried for obj in of_kind.objects})
     names = compare.compare(snap, ledger, weights)
-    drained = drains.begin(snap, ledger, weights, names)
+    drained = drains.Begun(ledger, False, ()) if fault is not None else drains.begin(snap, ledger, weights, names)
     if drained.any and not last:
         return drained.ledger
     ledger = drained.ledger
@@ -126,7 +131,10 @@ def _pass(desired: Desired, observed: Observed, now: Now, before: Ledger, last: 
     pruning = Pruning(mass, observed.source_read_at, given)
     counters = RestartCounters(snap, counts, ledger, outbreaks)
     failing_checks = in_rotation.failing_checks(snap, missing.disrupted())
-    gated = gates.ask(counters, missing.wants, pruning, weights.dead, failing_checks, NameFloors(snap, names))
+    if fault is None:
+        gated = gates.ask(counters, missing.wants, pruning, weights.dead, failing_checks, NameFloors(snap, names))
+    else:
+        gated = gates.Gated(ledger, holds=unrecorded.hold_wants(fault, missing.wants))
     if gated.granted and not last:
         return gated.ledger
 
@@ -136,13 +144,19 @@ def _pass(desired: Desired, observed: Observed, now: Now, before: Ledger, last: 
     changes.members(snap, weights, pruning, out)
     publish.publish(snap, names, pruning, over_limit, out)
     changes.containers(snap, gated, out)
+    if fault is not None:
+        out.steps, unremembered = unrecorded.hold_steps(fault, out.steps)
+        out.holds += unremembered
 
     stages = (*tried, rollouts, missing, gated, out, weights)
-    holds = {hold for stage in (admitted, names, drained, *stages) for hold in stage.holds} | set(_unknown(snap))
+    holds = {hold for stage in (admitted, names, drained, *stages) for hold in stage.holds} | {
+        *_unknown(snap),
+        *observed.faults,
+    }
     if observed.source_problem is not None:
         holds.add(observed.source_problem.hold())
     waits = {wait for stage in stages for wait in stage.waits} | set(restart_requests.waits(snap, ledger))
-    ledger = _forget(out.ledger, out.ids)
+    ledger = _forget(out.ledger, out.ids) if fault is None else out.ledger
     due_steps = tuple(sorted(out.steps, key=_order))
     # Compared with the ledger before all passes too: a grant that ends as soon as it is given would be given again and again.
     moved = all(ledger.grants != past.grants or ledger.rollouts != past.rollouts for past in (observed.ledger, before))

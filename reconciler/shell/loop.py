@@ -10,10 +10,11 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 
 from manifests.values.desired import SECOND, Desired, Role
-from providers.actions import ChangeRecords
+from providers.actions import ChangeRecords, SetWeight
 from reconciler.core.actions import asked
 from reconciler.core.decide import decide
 from reconciler.core.decision import Decision
@@ -22,6 +23,7 @@ from reconciler.core.model.instant import FOREVER, Now, instant
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.ledger_fold import Command, Outcome, OutcomeKind, apply_commands, fold, try_again
 from reconciler.core.model.observed import Observed
+from reconciler.core.model.reasons import Hold, Rule
 from reconciler.core.model.step import Step
 from reconciler.core.replicas import ends
 from reconciler.core.replicas.ends import End
@@ -30,16 +32,30 @@ from reconciler.exits import Exit
 from reconciler.shell.apply.applier import Applier
 from reconciler.shell.apply.evidence import EvidenceCollector
 from reconciler.shell.apply.references import References
+from reconciler.shell.faults import RETRY, FailedDecisions, Faults
 from reconciler.shell.looks.facts import Looks
 from reconciler.shell.looks.triggers import Wake
-from reconciler.shell.manifest_reload import ManifestReload
+from reconciler.shell.looks.wake_pipe import COMMAND, SHOW
+from reconciler.shell.manifest_reload import READ_SOURCE, ManifestReload
 from reconciler.shell.parts import Parts
 from reconciler.shell.probing.name_targets import by_endpoint
 from reconciler.shell.probing.targets import Probing
+from reconciler.shell.providers import Providers
 from reconciler.shell.pushing.pushes import Pushing
 from reconciler.shell.report.reporting import Reporting
 from reconciler.shell.report.summary import Summary, pending, summarize
+from reconciler.shell.store.directory import StoreError
 from reconciler.shell.store.ledger_store import LedgerStore
+from reconciler.shell.store.lock import Locked
+from reconciler.shell.store.patient import PatientMemory
+
+log = logging.getLogger(__name__)
+
+INSTANCE = "instance"
+"""The object of holds that concern everything."""
+
+TICK_AGAIN = SECOND
+"""Time (ns) until the next tick after one that failed unexpectedly."""
 
 LONGEST_SLEEP = 30 * SECOND
 """The longest sleep (ns): a missed trigger costs at most this."""
@@ -64,23 +80,30 @@ class Loop:
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
         self.desired = parts.desired
-        self.clock, self.reporter, self.memory = parts.clock, parts.reporter, parts.memory
+        self.clock, self.reporter, self.memory = parts.clock, parts.reporter, PatientMemory(parts.memory)
         self.wake = Wake()
+        self.faults = Faults()
+        self.stays = False
         self.looks = Looks(parts.providers, parts.runner, parts.clock, self.wake)
-        self.manifest_reload = ManifestReload(parts)
+        self.manifest_reload = ManifestReload(parts, self.wake)
         self.probing = Probing(parts.prober, self.looks)
         self.pushing = Pushing(self.looks, parts.clock, self.wake)
-        self.evidence = EvidenceCollector(self.looks, parts.memory, parts.clock, self.probing)
+        self.evidence = EvidenceCollector(self.looks, self.memory, parts.clock, self.probing)
         self.references = References(parts.runner, parts.clock)
-        self.applier = Applier(self.looks, parts.memory, parts.runner, parts.clock, self.evidence.take)
-        self.reporting = Reporting(parts.reporter, parts.memory)
-        self.ledger_store = LedgerStore(parts.memory, parts.reporter)
+        self.applier = Applier(self.looks, self.memory, parts.runner, parts.clock, self.evidence.take)
+        self.reporting = Reporting(parts.reporter, self.memory)
+        self.ledger_store = LedgerStore(self.memory, parts.reporter)
         self.ledger = Ledger()
         self.stopping: Exit | None = None
         self.done: list[tuple[Step, Outcome]] = []
         self._outcomes: list[tuple[Step, Outcome, Desired]] = []
         self._probe_failed = False
         self._applying: set[asyncio.Task[None]] = set()
+        self._retired: list[tuple[Providers, frozenset[asyncio.Task[None]]]] = []
+        self._closing: set[asyncio.Task[None]] = set()
+        self._basis = 0
+        self._decided: Decision | None = None
+        self._failed = FailedDecisions()
         self._engine_retry = 0
         self._prober_fd = -1
 
@@ -113,15 +136,28 @@ class Loop:
             await self._end()
 
     async def watch(self) -> Exit:
-        """Keep converging until a signal. Raises `StoreError` as `once` does."""
+        """Keep converging until a signal.
+
+        Raises:
+            StoreError: the store cannot be used at the start.
+            Locked: another process holds the instance: the lock was lost with its file.
+        """
         self._begin()
+        self.stays = True
         sys.setswitchinterval(SWITCH_SECONDS)
         try:
             await self._first_looks()
             self.looks.only_changes = True
             while self.stopping is None:
-                decision = await self._tick()
-                await self._sleep(decision, None)
+                try:
+                    decision = await self._tick()
+                    self.faults.end(Rule.DECISION_FAILED)
+                    await self._sleep(decision, None)
+                except Locked:
+                    raise
+                except Exception as error:  # noqa: BLE001  (whatever fails, the next tick may succeed)
+                    self.faults.begin(self._failed.hold(error, self.clock.now()))
+                    await self.clock.sleep_until(self.clock.now().steady + TICK_AGAIN, asyncio.Event())
             await self._drain()
             return self.stopping
         finally:
@@ -169,7 +205,7 @@ class Loop:
                 loop.add_signal_handler(number, self.stop, exit_code)
             except (ValueError, RuntimeError):
                 break  # not the main thread: the caller uses `stop`
-        self.ledger = self.ledger_store.load()
+        self.ledger = self.ledger_store.load(self.clock.now())
         self.reporting.begin(self.ledger)
         if self.parts.approve:  # a plan that is made with an approval shows what it allows
             given = Command("approve", self.parts.approve, at=instant(self.clock.now()))
@@ -199,19 +235,22 @@ class Loop:
 
     def _listen(self) -> None:
         """Wake the loop when the probe engine has results."""
-        loop = asyncio.get_running_loop()
-        number = self.parts.prober.fileno()
-        if number == self._prober_fd:
-            return
+        self._prober_fd = self.parts.prober.fileno()
         if self._prober_fd >= 0:
-            loop.remove_reader(self._prober_fd)
-        if number >= 0:
-            loop.add_reader(number, self._on_results)
-        self._prober_fd = number
+            asyncio.get_running_loop().add_reader(self._prober_fd, self._on_results)
+
+    def _unlisten(self) -> None:
+        """Before the engine's descriptor is closed: the next one may have the same number."""
+        if self._prober_fd >= 0:
+            asyncio.get_running_loop().remove_reader(self._prober_fd)
+        self._prober_fd = -1
 
     def _on_results(self) -> None:
         if self._take_probes():
             self.wake.set("a probe verdict changed")
+        if self.parts.prober.silent():
+            self._unlisten()  # its end stays readable for ever
+            self.wake.set("the probe engine ended")
 
     def _take_probes(self) -> bool:
         changed, failed = self.probing.read()
@@ -233,29 +272,32 @@ class Loop:
         await self.looks.settle()
 
     async def _end(self) -> None:
-        if self._prober_fd >= 0:
-            asyncio.get_running_loop().remove_reader(self._prober_fd)
-            self._prober_fd = -1
+        self._unlisten()
         for task in self._applying:
             task.cancel()
-        await asyncio.gather(*self._applying, return_exceptions=True)
+        await asyncio.gather(*self._applying, *self._closing, return_exceptions=True)
         await self.looks.settle()
+        await self.manifest_reload.settle()
+        await self.references.settle()
+        await self.probing.settle()
+        for providers, _ in self._retired:
+            providers.close()
 
     # --- one tick -------------------------------------------------------------------------------------------------
 
     async def _tick(self, act: bool = True) -> Decision:
-        """Decide from the known facts, store the result, and begin the steps that are due."""
-        self.wake.take()
-        for task in [task for task in self._applying if task.done()]:
-            self._applying.discard(task)
-            task.result()
+        """Decide from the known facts, store the result, and begin the steps that are due. Waits for no look and no call."""
+        reasons = self.wake.take()
+        self._collect()
         now = self.clock.now()
-        commands = tuple(self.memory.commands())
-        self.ledger = (
-            apply_commands(self.ledger, tuple(command for _, command in commands)) if commands else self.ledger
-        )
+        self._recover(now, at_once=COMMAND in reasons)
         await self._fold_outcomes(now)
-        await self._reread(now)
+        recorded = self.ledger
+        commands = tuple(self.memory.commands())
+        if commands:
+            self.ledger = apply_commands(self.ledger, tuple(command for _, command in commands))
+            self._basis += any(command.verb != SHOW for _, command in commands)
+        self._reread(now)
         self._check_engine(now)
         self._take_probes()
         self.looks.start_due()
@@ -264,6 +306,11 @@ class Loop:
         now = self.clock.now()
         self.ledger = self.pushing.fold(self.ledger, now)
         decision = self._decide(self._observed(), now)
+        if Rule.LEDGER_UNWRITABLE not in self.faults and not self._save(decision.ledger, commands):
+            # Orders that could not be recorded are neither obeyed nor acknowledged; grants are not given.
+            self._recover(now)
+            self.ledger, commands = replace(recorded, pushes=self.ledger.pushes), ()
+            decision = self._decide(self._observed(), now)
         if decision.ledger.history_lost is not None and self.ledger.history_lost is None:
             self.reporter.note(
                 "the ledger is empty although objects of this instance exist, or a node cannot be read: health restarts are "
@@ -274,7 +321,6 @@ class Loop:
         self.ledger = decision.ledger
         self.looks.remembered = self.parts.remembered | self.ledger.zones
         self.looks.owned = self.ledger.owned
-        self.ledger_store.save(self.ledger, tuple(number for number, _ in commands))
         self.reporting.commands_read(command.verb for _, command in commands)
         self._keep_evidence(ended)
         self.reporting.ended(ended, now)
@@ -283,22 +329,113 @@ class Loop:
             # Two turns of the event loop start the calls on their threads (or journal them), before disk and reports take time.
             await asyncio.sleep(0)
             await asyncio.sleep(0)
-        self.memory.sync()
-        self.pushing.saved()
+        if self._synced():
+            self.pushing.saved()
         self._look_at_failed()
         if all(self.looks.attempts.values()):
             self.reporting.decided(decision, self.desired, now)
         if not self._applying:
             self.reporting.flush()
+        if self.memory.error is not None and Rule.LEDGER_UNWRITABLE not in self.faults:
+            self.wake.set("the state directory cannot be written")
         return decision
 
+    def _collect(self) -> None:
+        """Forget the tasks that have ended, and close providers that no call uses any more."""
+        for task in [task for task in self._applying if task.done()]:
+            self._applying.discard(task)
+            error = None if task.cancelled() else task.exception()
+            if error is not None and not (self.stays and isinstance(error, Exception)):
+                raise error
+            if error is not None:
+                log.error("steps ended with an unexpected error", exc_info=error)
+        for retired in [pair for pair in self._retired if not pair[0].busy() and all(task.done() for task in pair[1])]:
+            self._retired.remove(retired)
+            closing = asyncio.create_task(self._close(retired[0]))
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+
+    async def _close(self, providers: Providers) -> None:
+        try:
+            await self.parts.runner.run(providers.close)
+        except Exception as error:
+            log.warning("the providers of the manifests before did not close", exc_info=error)
+
+    # --- the store --------------------------------------------------------------------------------------------------
+
+    def _save(self, ledger: Ledger, commands: Sequence[tuple[int, Command]], force: bool = False) -> bool:
+        """Store the ledger, with the orders that are folded into it. Whether that succeeded; a single run raises StoreError."""
+        try:
+            self.ledger_store.save(ledger, tuple(number for number, _ in commands), force)
+        except StoreError:
+            if not self.stays:
+                raise
+            return False
+        return True
+
+    def _synced(self) -> bool:
+        """Wait until the ledger is on disk. Whether it is; a single run raises StoreError."""
+        if Rule.LEDGER_UNWRITABLE in self.faults:
+            return False
+        try:
+            self.memory.sync()
+        except StoreError:
+            if not self.stays:
+                raise
+            return False
+        return True
+
+    def _recover(self, now: Now, at_once: bool = False) -> None:
+        """While the store cannot be written: hold what must be remembered, and try again. The ledger is written before anything else.
+
+        Raises:
+            StoreError: in a single run.
+            Locked: another process holds the instance now.
+        """
+        rule = Rule.LEDGER_UNWRITABLE
+        if self.memory.error is None:
+            return
+        if not self.stays:
+            raise self.memory.error
+        if rule in self.faults and (at_once or self.faults.due(rule, now.steady)):
+            if self.memory.recover() and self._save(self.ledger, (), force=True):
+                self.memory.write_kept()
+            if self.memory.error is None:
+                self.faults.end(rule)
+                self.reporter.note("the state directory can be written again; everything goes on")
+                return
+        elif rule in self.faults:
+            return
+        if rule in self.faults:
+            self.faults.again(rule, now.steady + RETRY)
+            return
+        error = self.memory.error
+        hold = Hold(
+            INSTANCE,
+            "write the ledger",
+            rule,
+            f"{error.target}: {error.cause}; only weights follow health and facts until it can be written",
+            until=now.steady + RETRY,
+            next_step=f"{error.next_step}; it is retried automatically",
+        )
+        self.faults.begin(hold)
+        self.reporter.note(f"{hold.message}; next step: {hold.next_step}", level=logging.WARNING)
+
     def _decide(self, observed: Observed, now: Now) -> Decision:
-        """Decide with the garbage collector off: a full collection over all facts costs more than the decision."""
+        """Decide with the garbage collector off: a full collection over all facts costs more than the decision.
+
+        When a rule fails, a daemon does nothing until it succeeds.
+        """
         gc.disable()
         try:
             decision = decide(self.desired, observed, now)
+        except Exception as error:
+            if not self.stays:
+                raise
+            return self._failed.decision(error, self._decided, self.ledger, self.faults.holds(), now)
         finally:
             gc.enable()
+        self._decided = decision if self.stays else None
         if self.probing.name_targets.follow(self.desired, decision.status.roster, decision.ledger.checks):
             self.wake.set("target addresses of names changed")
         return decision
@@ -314,11 +451,12 @@ class Loop:
             ledger=self.ledger,
             source_read_at=self.manifest_reload.read_at,
             source_problem=self.manifest_reload.problem,
-            busy=looks.providers.busy() - self.applier.busy,
+            busy=looks.providers.busy().union(*(old.busy() for old, _ in self._retired)) - self.applier.busy,
             contexts=self.probing.label_contexts.contexts,
             under_way=frozenset(self.applier.busy),
             target_answers=dict(self.probing.name_targets.verdicts),
             references=dict(self.references.digests),
+            faults=self.faults.holds(),
             trials={generation: dict(answers) for generation, answers in self.probing.trials.items()},
         )
 
@@ -344,7 +482,17 @@ class Loop:
             self.ledger = replace(self.ledger, written=rows)
 
     def _act(self, steps: tuple[Step, ...]) -> None:
-        desired = self.desired
+        desired, basis = self.desired, self._basis
+
+        def held(step: Step) -> str:
+            """Why a step of this decision must not begin any more."""
+            if self.stopping is not None:
+                return "reconcile is stopping"
+            if basis != self._basis:
+                return "the manifests or an operator's order changed meanwhile; decided again"
+            if Rule.LEDGER_UNWRITABLE in self.faults and not isinstance(step.action, SetWeight):
+                return "the state directory cannot be written"
+            return ""
 
         def finished(step: Step, outcome: Outcome) -> None:
             self._outcomes.append((step, outcome, desired))
@@ -356,9 +504,7 @@ class Loop:
             self.reporter.finished(step, outcome)
             self.wake.set(f"{step.id} ended")
 
-        task = asyncio.create_task(
-            self.applier.run(steps, self.reporter.started, finished, lambda: self.stopping is None)
-        )
+        task = asyncio.create_task(self.applier.run(steps, self.reporter.started, finished, held))
         task.add_done_callback(lambda _: self.wake.set("steps ended"))
         self._applying.add(task)
 
@@ -379,33 +525,71 @@ class Loop:
     def _check_engine(self, now: Now) -> None:
         """Restart a probe engine that died or does not answer; until it answers, all verdicts are unknown."""
         problem = self.parts.prober.silent()
-        if not problem or now.steady < self._engine_retry:
+        if not problem:
+            if self.faults.end(Rule.PROBE_ENGINE):
+                self.reporter.note("the probe engine runs again")
             return
-        self._engine_retry = now.steady + 5 * SECOND
+        if now.steady < self._engine_retry:
+            return
+        self._engine_retry = now.steady + RETRY
         self.probing.forget()
-        self.reporter.note(f"probe results are unknown: {problem}; restarting the probe engine", level=logging.WARNING)
-        self.parts.prober.restart()
+        if Rule.PROBE_ENGINE not in self.faults:
+            self.reporter.note(
+                f"probe results are unknown: {problem}; restarting the probe engine", level=logging.WARNING
+            )
+        self._unlisten()
+        try:
+            self.parts.prober.restart()
+        except (OSError, RuntimeError) as error:
+            hold = Hold(
+                INSTANCE,
+                "probe",
+                Rule.PROBE_ENGINE,
+                f"probe results are unknown: the probe engine cannot be started: {error}",
+                until=self._engine_retry,
+                next_step="raise the limits of processes and files of this user, or end some; it is retried automatically",
+            )
+            if self.faults.begin(hold):
+                self.reporter.note(f"{hold.message}; next step: {hold.next_step}", level=logging.WARNING)
         self._listen()
 
     # --- the source -----------------------------------------------------------------------------------------------
 
-    async def _reread(self, now: Now) -> bool:
-        """Read the manifests again when it is due, and put a new revision in force. Whether there is one, or another problem."""
-        problem = self.manifest_reload.problem
-        desired = await self.manifest_reload.read(now)
-        if desired is None:
-            return self.manifest_reload.problem != problem
+    def _reread(self, now: Now) -> None:
+        """Start to read the manifests when it is due, and put new ones in force that were read. Waits for nothing."""
+        source = self.manifest_reload
+        desired = source.take()
+        if desired is not None:
+            self._put_in_force(desired, now)
+        source.start(now)
+        if source.unreadable:
+            until = now.steady + READ_SOURCE if source.due >= FOREVER else source.due
+            next_step = "make the manifests readable; it is retried automatically"
+            self.faults.begin(
+                Hold(INSTANCE, "read the manifests", Rule.SOURCE_UNREADABLE, source.unreadable, until, next_step)
+            )
+        else:
+            self.faults.end(Rule.SOURCE_UNREADABLE)
+
+    def _put_in_force(self, desired: Desired, now: Now) -> None:
+        """Use these manifests from now on. Calls under way go on with the providers of the manifests before."""
         if self.parts.providers_for is not None and desired.providers != self.desired.providers:
-            await self._drain()
-            old = self.looks.providers
-            self.looks.replace_providers(self.parts.providers_for(desired))
-            old.close()
+            try:
+                providers = self.parts.providers_for(desired)
+            except Exception as error:
+                if not self.stays:
+                    raise
+                log.warning("the providers of the new manifests cannot be used", exc_info=error)
+                self.manifest_reload.keep(desired, f"the providers of the new manifests cannot be used: {error}")
+                return
+            self._retired.append((self.looks.providers, frozenset(self._applying)))
+            self.looks.replace_providers(providers)
             self.looks.listen()
+        self._basis += 1
         self.desired = desired
         self.looks.set_desired(desired)
         self.pushing.set_desired(desired)
         self.reporting.manifests(desired, self.manifest_reload.commit, now)
-        return True
 
     def source_changed(self) -> None:
         """Read the source at the next tick: something hints at a change."""
@@ -426,11 +610,14 @@ class Loop:
         until = min(decision.wake_at, self.clock.now().steady + LONGEST_SLEEP, FOREVER if end is None else end)
         while True:
             await self.reporting.after_calls(self._applying, self.wake)
+            if self.memory.error is not None and Rule.LEDGER_UNWRITABLE not in self.faults:
+                return
             failing = bool(decision.ledger.step_failures)
             upcoming = min(until, self.looks.next_due(), self.manifest_reload.due, self.references.due_at(failing))
             await self.clock.sleep_until(upcoming, self.wake.event)
             now = self.clock.now()
-            if await self._reread(now) or self.wake.asked or now.steady >= until:
+            self.manifest_reload.start(now)
+            if self.wake.asked or now.steady >= until:
                 return
             if failing and await self.references.refresh(self.desired):
                 return

@@ -7,11 +7,12 @@ them on threads; simulations in virtual time have a runner that calls them in pl
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from providers.actions import ChangeRecords, RuntimeAction
+from providers.errors import Unreachable
 from providers.spi import DNSProvider, EndpointProvider, Provider, RuntimeProvider
 
 log = logging.getLogger("reconciler")
@@ -29,15 +30,42 @@ class Runner(Protocol):
         """End the threads."""
 
 
+WORKERS = 256
+"""Calls at a time. Each provider has limits of its own (`wrappers/limited.py`, `apply/applier.py`), so this many are never needed:
+long actions do not keep looks and reads of the manifests waiting."""
+
+
 class ThreadRunner:
     """Calls on its own threads, not on the event loop's shared ones, which name resolution needs."""
 
-    def __init__(self, workers: int = 32) -> None:
+    def __init__(self, workers: int = WORKERS) -> None:
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="call")
 
     async def run(self, call: Callable[[], T]) -> T:
-        """The call's result. Errors of the call are raised here."""
-        return await asyncio.get_running_loop().run_in_executor(self._pool, call)
+        """The call's result. Errors of the call are raised here.
+
+        Raises:
+            Unreachable: no thread can be started, so the call has not begun and never will.
+        """
+        future: Future[T] = Future()
+
+        def work() -> None:
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(call())
+                except BaseException as error:  # noqa: BLE001  (raised where the result is awaited)
+                    future.set_exception(error)
+
+        try:
+            self._pool.submit(work)
+        except RuntimeError as error:
+            # The pool has queued the call before it failed to start a thread, so another thread may take it yet.
+            if future.cancel():
+                next_step = (
+                    "raise the limit of processes and threads of this user, or end some; it is retried automatically"
+                )
+                raise Unreachable("this host", f"no thread can be started: {error}", next_step) from error
+        return await asyncio.wrap_future(future)
 
     def close(self) -> None:
         """End the threads; running calls end at their own deadlines."""

@@ -77,6 +77,8 @@ async def _listen(listener: PushListener, pushing: Pushing, credentials: Credent
         return f"the listener ended: {failed or 'unexpectedly'}"
     except StoreError as error:
         return str(error)
+    except (OSError, RuntimeError) as error:  # no more descriptors or threads
+        return f"{type(error).__name__}: {error}"
     finally:
         for listening in sockets:
             listening.close()

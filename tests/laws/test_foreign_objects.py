@@ -7,23 +7,8 @@ import pytest
 from manifests.values.desired import SECOND
 from providers.facts import ContainerState, Endpoint, ExitCause, Mark, RecordKey, RecordSet, mark_labels
 from reconciler.core.model.reasons import Rule
-from reconciler.shell.store.directory import StoreError
 from tests.laws.helpers import WEB, ready
 from tests.sim.manifest import NAMES, NODE, POOLS, ZONE, Shop, Spec, shop
-
-
-def test_a_full_store_stops_all_writes(worlds):
-    world = ready(worlds(shop()))
-    count = len(world.traffic.writes)
-    world.memory.full = True
-    world.runtime.exit(WEB.format(0))
-    with pytest.raises(StoreError):
-        world.run(60 * SECOND)
-    assert len(world.traffic.writes) == count
-    world.kill()
-    world.memory.full = False
-    world.run(60 * SECOND)
-    assert world.weights() == {WEB.format(n): 100 for n in range(3)}
 
 
 def test_a_broken_source_removes_nothing(worlds):

@@ -32,6 +32,7 @@ class SimMemory:
         self.events: list[Event] = []
         self.evidence: list[tuple[str, dict]] = []
         self.full = False
+        self.quarantined: list[tuple[str, str, str]] = []
         self.commands_made = 0
         self.ticks = 0
         self.wake_holder: Callable[[], None] = lambda: None
@@ -40,6 +41,10 @@ class SimMemory:
     def handle(self, hook: Callable[[str], None]) -> "SimMemoryHandle":
         """The memory for one loop; `hook` is called at every point where a process may be killed."""
         return SimMemoryHandle(self, hook)
+
+    def unsynced(self) -> bool:
+        """Whether rows or commands would not survive a power cut."""
+        return (self.rows, self.inbox) != self._synced
 
     def sync(self) -> bool:
         """Make saved rows survive a power cut."""
@@ -93,6 +98,8 @@ class SimMemoryHandle:
 
     def sync(self) -> bool:
         self.hook("before sync")
+        if self.store.unsynced():
+            self.store.check_space()
         return self.store.sync()
 
     def save_ledger(self, rows: Mapping[tuple[str, str], str], acknowledge: Collection[int] = ()) -> int:
@@ -104,6 +111,19 @@ class SimMemoryHandle:
         self.store.saves += bool(differ)
         self.hook("after save")
         return len(differ)
+
+    def quarantine(self, keys: Mapping[tuple[str, str], str]) -> None:
+        self.store.check_space()
+        for key in keys:
+            self.store.quarantined.append((*key, self.store.rows.pop(key)))
+
+    def damaged(self) -> Sequence[tuple[str, str, str]]:
+        return ()
+
+    def check(self) -> bool:
+        self.hook("before check")
+        self.store.check_space()
+        return False
 
     def put_decision(self, text: str) -> bool:
         self.hook("before decision")
@@ -128,6 +148,7 @@ class SimMemoryHandle:
         self, done: Sequence[tuple[Step, Outcome, Now]], revision: str, events: Sequence[Event] = ()
     ) -> None:
         self.hook("before audit")
+        self.store.check_space()
         self.store.sync()
         self.store.audit.extend((step.id, outcome.kind.value) for step, outcome, _ in done)
         del self.store.audit[:-1000]

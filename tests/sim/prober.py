@@ -27,6 +27,7 @@ class SimProber:
         self.running: dict[tuple[Generation, str], _Running] = {}
         self.results: dict[tuple[Generation, str], ProbeFact] = {}
         self.why_silent = ""
+        self.unstartable = False
         self.readable = False
         self.restarts = 0
         self.made = 0
@@ -63,7 +64,9 @@ class SimProber:
         return self.why_silent
 
     def restart(self) -> None:
-        """A new engine: it answers again, and has lost all streaks."""
+        """A new engine: it answers again, and has lost all streaks. Raises OSError while no process can be made."""
+        if self.unstartable:
+            raise BlockingIOError(11, "Resource temporarily unavailable")
         self.restarts += 1
         self.why_silent = ""
         self.running.clear()

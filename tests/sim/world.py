@@ -76,13 +76,16 @@ class Tape:
 
 
 class Script:
-    """A source that tests write to. While `broken` is set, every read fails with it."""
+    """A source that tests write to. While `broken` is set, every read fails with it; `error` is raised by every read."""
 
     def __init__(self) -> None:
         self.next: Desired | None = None
         self.broken = ""
+        self.error: Exception | None = None
 
     def reread(self) -> tuple[Desired | None, tuple[str, ...]]:
+        if self.error is not None:
+            raise self.error
         if self.broken:
             return None, (self.broken,)
         fresh, self.next = self.next, None

@@ -89,6 +89,7 @@ class Store:
         self.home = f"{self.base}/{node}"
         self._known: dict[str, tuple[tuple[int, ...], ContainerRecord]] = {}
         self._guard = threading.Lock()
+        self._existed = False
 
     @property
     def spare(self) -> str:
@@ -100,7 +101,16 @@ class Store:
         return f"{self.home}/{name}"
 
     def names(self) -> list[str]:
-        """Names of all replicas of this node, sorted. Raises Unreachable."""
+        """Names of all replicas of this node, sorted.
+
+        Raises:
+            Unreachable: their directory cannot be read, or it has vanished: its replicas may still run, so they are not absent.
+        """
+        exists = os.path.isdir(self.home)
+        if self._existed and not exists:
+            next_step = "restore the state directory; if its replicas are gone for good, start reconcile again"
+            raise Unreachable("process runtime", f"{self.home} has vanished", next_step)
+        self._existed = exists
         return self._names_in(self.home)
 
     def read(self, name: str) -> ContainerRecord | None:
@@ -167,6 +177,7 @@ class Store:
         """One create at a time per state directory, so that addresses stay unique. Raises Unreachable, OSError."""
         for directory in (self.state_dir, self.base, self.home):
             os.makedirs(directory, 0o700, exist_ok=True)
+        self._existed = True
         fd = os.open(f"{self.base}/.{LOCK}", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             end = time.monotonic_ns() + LOCK_DEADLINE

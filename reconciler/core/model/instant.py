@@ -32,8 +32,13 @@ def instant(now: Now) -> Instant:
 
 
 def read_instant(raw: Any) -> Instant | None:
-    """A stored moment: three numbers and texts, or none. Raises `TypeError`."""
-    return None if raw is None else Instant(*raw)
+    """A stored moment: two numbers and a text, or none. Raises `TypeError`."""
+    if raw is None:
+        return None
+    at = Instant(*raw)
+    if not (isinstance(at.wall, int) and isinstance(at.steady, int) and isinstance(at.boot, str)):
+        raise TypeError(f"not a moment: {at}")
+    return at
 
 
 def elapsed(since: Instant, now: Now) -> int:

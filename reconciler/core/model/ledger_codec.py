@@ -4,7 +4,8 @@ Section names and the shape of each row are the stored format: fields of a row a
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 from providers.facts import Generation
@@ -12,7 +13,7 @@ from reconciler.core.model import override, spec, weight_memory
 from reconciler.core.model.adopted import Adopted
 from reconciler.core.model.approval import read_approval
 from reconciler.core.model.dns_memory import read_check, read_flap, read_held_ttl, read_name, read_written, write_check
-from reconciler.core.model.instant import Instant, read_instant
+from reconciler.core.model.instant import Instant, Now, instant, read_instant
 from reconciler.core.model.ledger import (
     Absence,
     Escalation,
@@ -31,6 +32,14 @@ from reconciler.core.model.restart_request import read_request
 from reconciler.core.model.revision import RevisionMark, read_rollout
 
 
+def _at(raw: Any) -> Instant:
+    """A stored moment. Raises TypeError when it is none."""
+    at = read_instant(raw)
+    if at is None:
+        raise TypeError("a moment is missing")
+    return at
+
+
 def _grant(raw: list[Any]) -> Grant:
     obj, generation, cause, at, names_out, ttl, weight_out, pooled, *rest = raw  # older rows are shorter
     if len(rest) > 3:
@@ -39,7 +48,7 @@ def _grant(raw: list[Any]) -> Grant:
         obj,
         Generation(*generation),
         Reason(cause),
-        Instant(*at),
+        _at(at),
         read_instant(names_out),
         ttl,
         read_instant(weight_out),
@@ -50,36 +59,36 @@ def _grant(raw: list[Any]) -> Grant:
 
 def _step_failure(raw: list[Any]) -> StepFailure:
     failure = StepFailure(*raw)  # older rows are shorter
-    return failure._replace(last=Instant(*failure.last), first=read_instant(failure.first))
+    return failure._replace(last=_at(failure.last), first=read_instant(failure.first))
 
 
 def _push(raw: list[Any]) -> PushRow:
     generation, event, since, at, boot, seq, inflight, nonce, earlier = raw
     boots = tuple((name, started_at) for name, started_at in earlier)
-    return PushRow(Generation(*generation), event, Instant(*since), Instant(*at), boot, seq, inflight, nonce, boots)
+    return PushRow(Generation(*generation), event, _at(since), _at(at), boot, seq, inflight, nonce, boots)
 
 
 _READ: Mapping[str, Any] = {
     "grants": _grant,
-    "attempts": lambda raw: tuple(Instant(*at) for at in raw),
-    "failures": lambda raw: Failures(raw[0], Instant(*raw[1]), Generation(*raw[2])),
+    "attempts": lambda raw: tuple(_at(at) for at in raw),
+    "failures": lambda raw: Failures(raw[0], _at(raw[1]), Generation(*raw[2])),
     "step_failures": _step_failure,
-    "wanted": lambda raw: Instant(*raw),
-    "restarted": lambda raw: tuple(Instant(*at) for at in raw),
-    "escalations": lambda raw: Escalation(raw[0], raw[1], Instant(*raw[2])),
-    "outbreaks": lambda raw: Outbreak(Instant(*raw[0]), raw[1], raw[2], read_instant(raw[3]), read_instant(raw[4])),
+    "wanted": _at,
+    "restarted": lambda raw: tuple(_at(at) for at in raw),
+    "escalations": lambda raw: Escalation(raw[0], raw[1], _at(raw[2])),
+    "outbreaks": lambda raw: Outbreak(_at(raw[0]), raw[1], raw[2], read_instant(raw[3]), read_instant(raw[4])),
     "runtime_restarts": int,
     "suspensions": lambda raw: Suspension(*raw),
     "requests": read_request,
     "revisions": lambda raw: RevisionMark(*raw),
     "rollouts": read_rollout,
-    "absences": lambda raw: Absence(Instant(*raw[0]), raw[1]),
+    "absences": lambda raw: Absence(_at(raw[0]), raw[1]),
     "adopted": lambda raw: Adopted(*raw)._replace(ports=tuple(raw[6])),
     "pushes": _push,
     "ready": weight_memory.ready_row,
     "weighed": weight_memory.weighed_rows,
     "cuts": weight_memory.cut_rows,
-    "panics": lambda raw: Instant(*raw),
+    "panics": _at,
     "overrides": override.override_row,
     "names": read_name,
     "pins": lambda raw: tuple((container, digest) for container, digest in raw),
@@ -89,11 +98,11 @@ _READ: Mapping[str, Any] = {
     "proven": spec.read,
     "checks": read_check,
     "owned": lambda raw: Owned(*raw),
-    "by_runtime": lambda raw: tuple(Instant(*at) for at in raw),
+    "by_runtime": lambda raw: tuple(_at(at) for at in raw),
     "approvals": read_approval,
     "flaps": read_flap,
     "held_ttls": read_held_ttl,
-    "pointers_known": lambda raw: Instant(*raw),
+    "pointers_known": _at,
     "written": read_written,
 }
 _WRITE: Mapping[str, Any] = {"specs": spec.write, "proven": spec.write, "checks": write_check}
@@ -153,27 +162,76 @@ def from_rows(rows: Mapping[tuple[str, str], str]) -> Ledger:
     """The ledger from its rows; rows of sections this version does not know are ignored.
 
     Raises:
-        ValueError, TypeError: a row does not have the shape of its section.
+        ValueError: a row does not have the shape of its section.
     """
+    ledger, damaged = read_rows(rows)
+    for (section, key), cause in damaged.items():
+        raise ValueError(f"{section} {key}: {cause}")
+    return ledger
+
+
+def read_rows(rows: Mapping[tuple[str, str], str]) -> tuple[Ledger, dict[tuple[str, str], str]]:
+    """The ledger from the rows that can be decoded, and the cause for each row that cannot."""
     sections: dict[str, dict[str, Any]] = {section: {} for section in _READ}
     flags: dict[str, set[str]] = {section: set() for section in _FLAGS}
     single: dict[str, Any] = {"source": "", "history_lost": None, "clock": None}
+    damaged: dict[tuple[str, str], str] = {}
     for (section, key), text in rows.items():
-        if section in sections:
-            value = _READ[section](json.loads(text))
-            if value is not None:
-                sections[section][key] = value
-        elif section in flags:
-            flags[section].add(key)
-        elif section == _SINGLE and key in single:
-            single[key] = json.loads(text)
-    return Ledger(
+        try:
+            if section in sections:
+                value = _READ[section](json.loads(text))
+                if value is not None:
+                    sections[section][key] = value
+            elif section in flags:
+                flags[section].add(key)
+            elif section == _SINGLE and key in single:
+                raw = json.loads(text)
+                single[key] = str(raw) if key == "source" else read_instant(raw)
+        except Exception as error:  # noqa: BLE001  (any shape is possible in a damaged row)
+            damaged[section, key] = f"{type(error).__name__}: {error}"
+    ledger = Ledger(
         **sections,
         passed=frozenset(flags["passed"]),
         taken_over=frozenset(flags["taken_over"]),
         zones=frozenset(flags["zones"]),
         accepted=frozenset(flags["accepted"]),
         source=single["source"],
-        history_lost=read_instant(single["history_lost"]),
-        clock=read_instant(single["clock"]),
+        history_lost=single["history_lost"],
+        clock=single["clock"],
     )
+    return ledger, damaged
+
+
+HISTORY = frozenset(
+    {
+        "grants",
+        "attempts",
+        "failures",
+        "restarted",
+        "escalations",
+        "outbreaks",
+        "runtime_restarts",
+        "taken_over",
+        "by_runtime",
+        _SINGLE,
+    }
+)
+"""Sections that limit restarts: without one of their rows the history is not complete."""
+
+
+def protected(ledger: Ledger, damaged: Collection[tuple[str, str]], now: Now) -> Ledger:
+    """The ledger without its damaged rows, on the side that holds.
+
+    A suspension whose row is damaged stays in force until an operator resumes the object. Where a row is missing that limits
+    restarts, health restarts wait until the history is complete again.
+    """
+    suspended = {
+        key: Suspension("", "its suspension cannot be read any more, because a byte of the ledger was damaged", 0)
+        for section, key in damaged
+        if section == "suspensions"
+    }
+    if suspended:
+        ledger = replace(ledger, suspensions={**ledger.suspensions, **suspended})
+    if ledger.history_lost is None and any(section in HISTORY for section, _ in damaged):
+        ledger = replace(ledger, history_lost=instant(now))
+    return ledger

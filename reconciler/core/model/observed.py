@@ -7,6 +7,7 @@ from providers.facts import ContainerFact, Generation, Known, PoolFact, ProbeFac
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.probe_context import Context
 from reconciler.core.model.push_fact import PushFact
+from reconciler.core.model.reasons import Hold
 from reconciler.core.model.source_problem import SourceProblem
 from reconciler.core.model.spec import Answer
 from reconciler.core.model.target_probe import TargetProbe
@@ -30,6 +31,7 @@ class Observed:
     or `provider/zone` with a call whose outcome is unknown after its time limit. under_way: the same for calls within their limit.
     contexts: parsed probe contexts on labels of foreign containers, by their text. trials: generation -> what was tried on it beside
     the probes that decide, by name (`replicas/specs`). references: digests of what the references of a provider or workload resolve to, by its key.
+    faults: holds of the program as a whole, such as a full disk or manifests that cannot be read.
     """
 
     runtimes: Mapping[str, RuntimeFacts] = field(default_factory=dict)
@@ -46,3 +48,4 @@ class Observed:
     target_answers: Mapping[TargetProbe, ProbeFact] = field(default_factory=dict)
     trials: Mapping[Generation, Mapping[str, Answer]] = field(default_factory=dict)
     references: Mapping[str, str] = field(default_factory=dict)
+    faults: tuple[Hold, ...] = ()

@@ -131,6 +131,14 @@ class Rule(StrEnum):
     SECRET_CHANGED = "SecretChanged"  # noqa: S105  (a name, not a password)
     DRAIN_DEADLINE = "DrainDeadline"
     """A replica that pushed draining still runs after the deadline for that."""
+    LEDGER_UNWRITABLE = "LedgerUnwritable"
+    """The state directory cannot be written, so nothing is done that must be remembered."""
+    SOURCE_UNREADABLE = "SourceUnreadable"
+    """The manifests cannot be read, so those in force stay."""
+    PROBE_ENGINE = "ProbeEngineDown"
+    """The probe engine does not run, so probe results are unknown."""
+    DECISION_FAILED = "DecisionFailed"
+    """A rule failed with an error of the program, so there is no decision."""
 
 
 class Waiting(StrEnum):

@@ -5,6 +5,7 @@ others at once; `batch.py` says which ones share a call. A step that follows a f
 """
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 
@@ -23,9 +24,10 @@ from providers.actions import (
     StopContainer,
     UpdateContainer,
 )
-from providers.errors import OutcomeUnknown, ProviderError, Retry
+from providers.errors import Conflict, OutcomeUnknown, ProviderError, Retry
 from providers.facts import ContainerState, Endpoint, MemberFact, PoolFact
 from providers.spi import Performed
+from providers.wrappers.limited import WORKERS
 from reconciler.core.model.ledger_fold import Outcome, OutcomeKind
 from reconciler.core.model.step import Step, target_of
 from reconciler.core.plan_text import describe, spelled_out
@@ -33,7 +35,10 @@ from reconciler.shell.apply.batch import Batch, RaisesFirst, alone, batches
 from reconciler.shell.clock import Clock
 from reconciler.shell.looks.facts import Looks
 from reconciler.shell.providers import Runner, perform
+from reconciler.shell.store.directory import StoreError
 from reconciler.shell.store.ports import Journal
+
+log = logging.getLogger(__name__)
 
 WEIGHTS_FIRST = 0.005
 """Seconds that DNS changes wait for the weights of the same decision. A weight takes effect at once, a DNS change after the TTL,
@@ -42,6 +47,9 @@ and both need the interpreter. DNS changes do not wait longer for slow weights."
 
 TakeEvidence = Callable[[Step], Awaitable[None]]
 """Called right before the call of a step, to keep evidence that the call destroys. It is bounded in time and raises nothing."""
+
+WhyNot = Callable[[Step], str]
+"""Called right before a step: why it must not begin any more; empty when it may."""
 
 _DOWN = {ContainerState.CREATED, ContainerState.EXITED}
 
@@ -75,6 +83,19 @@ def _outcome(step: str, failed: ProviderError | None, mismatch: str | ProviderEr
     return Outcome(step, OutcomeKind.DONE)
 
 
+CHANGED = Conflict("this target", "the settings of its provider changed during the call", "it is observed again")
+"""Why a call is not read back: another provider answers now."""
+
+
+def _not_begun(step: Step, why: str) -> Outcome:
+    return Outcome(step.id, OutcomeKind.SKIPPED, f"not begun: {why}")
+
+
+def _unexpected(step: Step, error: Exception) -> Outcome:
+    log.error("%s: the step %s failed unexpectedly", step.object, step.id, exc_info=error)
+    return Outcome(step.id, OutcomeKind.UNKNOWN, f"unexpected {type(error).__name__}; the log has the traceback")
+
+
 def _not_configured(step: Step) -> Outcome:
     return Outcome(step.id, OutcomeKind.REJECTED, "its provider is not configured")
 
@@ -106,19 +127,16 @@ class Applier:
         self.looks, self.journal, self.runner, self.clock = looks, journal, runner, clock
         self.take_evidence = take_evidence
         self.busy: set[str] = set()
+        self._slots: dict[tuple[bool, str], asyncio.Semaphore] = {}
 
     async def run(
         self,
         steps: tuple[Step, ...],
         started: Callable[[Step], None],
         finished: Callable[[Step, Outcome], None],
-        may_go: Callable[[], bool],
+        held: WhyNot,
     ) -> None:
-        """Do these steps. `may_go` is called before each; once it returns False, no further step begins.
-
-        Raises:
-            StoreError: the journal cannot be written; no step is done without it.
-        """
+        """Do these steps. `held` is called right before each; a step that it holds is skipped, and so is one that the journal refuses."""
         target = {step.id: target_of(step.action) for step in steps}
         left = Counter(target.values())
         self.busy.update(left)
@@ -133,7 +151,9 @@ class Applier:
             """Call a batch and finish those of its steps that have no task of their own."""
             without_task = [step for step in batch.steps if step.id not in tasks]
             try:
-                outcomes = await self._do_batch(batch, started, may_go)
+                outcomes = await self._do_batch(batch, started, held)
+            except Exception as error:  # noqa: BLE001  (one step that fails unexpectedly must not end the others)
+                outcomes = {step.id: _unexpected(step, error) for step in batch.steps}
             finally:
                 self.busy.difference_update(target[step.id] for step in without_task)
             for step in without_task:
@@ -151,7 +171,9 @@ class Applier:
                     if step.id in shared:
                         outcome = (await shared[step.id])[step.id]
                     else:
-                        outcome = await self._do_step(step, earlier, started, may_go)
+                        outcome = await self._do_step(step, earlier, started, held)
+            except Exception as error:  # noqa: BLE001  (as above)
+                outcome = _unexpected(step, error)
             finally:
                 left[step.target] -= 1
                 if not left[step.target]:
@@ -182,53 +204,73 @@ class Applier:
                 raise result
 
     async def _do_step(
-        self, step: Step, before: list[Outcome], started: Callable[[Step], None], may_go: Callable[[], bool]
+        self, step: Step, before: list[Outcome], started: Callable[[Step], None], held: WhyNot
     ) -> Outcome:
         unfinished = next((outcome for outcome in before if outcome.kind is not OutcomeKind.DONE), None)
         if unfinished is not None:
             message = f"it follows step {unfinished.step!r}, which is {unfinished.kind.value}"
             return Outcome(step.id, OutcomeKind.SKIPPED, message)
-        if not may_go():
-            return Outcome(step.id, OutcomeKind.SKIPPED, "not begun: reconcile is stopping")
         action = step.action
         if isinstance(action, SetWeight | RemoveEndpoint | CutSessions):
             batch = alone(step, action, self.looks.providers)
             if batch is None:
                 return _not_configured(step)
-            return (await self._do_batch(batch, started, may_go))[step.id]
-        call = perform(self.looks.providers, action)
-        if call is None:
-            return _not_configured(step)
-        if self.take_evidence is not None:
-            await self.take_evidence(step)
-        entry = self._begin(step)
-        started(step)
-        outcome = await self._call(step, action, call)
-        self._end(entry, outcome)
-        return outcome
+            return (await self._do_batch(batch, started, held))[step.id]
+        place = action.provider if isinstance(action, ChangeRecords) else action.node
+        # A turn of its own before the last check: what waits for one may be held meanwhile.
+        async with self._slots.setdefault((type(action) is ChangeRecords, place), asyncio.Semaphore(WORKERS)):
+            why = held(step)
+            call = perform(self.looks.providers, action)
+            if why:
+                return _not_begun(step, why)
+            if call is None:
+                return _not_configured(step)
+            if self.take_evidence is not None:
+                await self.take_evidence(step)
+            # Evidence takes time too.
+            why = held(step)
+            if why:
+                return _not_begun(step, why)
+            try:
+                entry = self._begin(step)
+            except StoreError as error:
+                return _not_begun(step, str(error))
+            started(step)
+            outcome = await self._call(step, action, call)
+            self._end(entry, outcome)
+            return outcome
 
-    async def _do_batch(
-        self, batch: Batch, started: Callable[[Step], None], may_go: Callable[[], bool]
-    ) -> dict[str, Outcome]:
+    async def _do_batch(self, batch: Batch, started: Callable[[Step], None], held: WhyNot) -> dict[str, Outcome]:
         """Do the steps of a batch in one call, then read each pool back once. Returns the outcomes by step id."""
-        if not may_go():
-            return {
-                step.id: Outcome(step.id, OutcomeKind.SKIPPED, "not begun: reconcile is stopping")
-                for step in batch.steps
-            }
-        entries = [self._begin(step) for step in batch.steps]
+        outcomes: dict[str, Outcome] = {}
+        begun: list[tuple[Step, EndpointAction, int]] = []
+        for step, action in zip(batch.steps, batch.actions, strict=True):
+            why = held(step)
+            try:
+                if not why:
+                    begun.append((step, action, self._begin(step)))
+            except StoreError as unwritable:
+                why = str(unwritable)
+            if why:
+                outcomes[step.id] = _not_begun(step, why)
+        if not begun:
+            return outcomes
+        if outcomes:
+            batch = batch._replace(
+                steps=tuple(step for step, _, _ in begun), actions=tuple(action for _, action, _ in begun)
+            )
         for step in batch.steps:
             started(step)
-        began = self.clock.now().steady
+        providers, began = self.looks.providers, self.clock.now().steady
         try:
             performed = await self.runner.run(lambda: batch.provider.perform(batch.actions))
         except ProviderError as nothing_begun:
             performed = Performed((nothing_begun,) * len(batch.steps))
-        read = await self._read_pools(batch, performed.pools, began)
-        outcomes: dict[str, Outcome] = {}
+        changed = self.looks.providers is not providers
+        read = {} if changed else await self._read_pools(batch, performed.pools, began)
         done = OutcomeKind.DONE
-        for step, action, entry, error in zip(batch.steps, batch.actions, entries, performed.errors, strict=True):
-            members = read[action.pool]
+        for (step, action, entry), error in zip(begun, performed.errors, strict=True):
+            members = CHANGED if changed else read[action.pool]
             mismatch = members if isinstance(members, ProviderError) else _mismatch(action, members)
             fine = error is None and not mismatch
             outcome = Outcome(step.id, done) if fine else self._judge(step, error, mismatch)
@@ -266,13 +308,14 @@ class Applier:
     async def _call(self, step: Step, action: RuntimeAction | ChangeRecords, call: Callable[[], None]) -> Outcome:
         """Make the call, then read its target back, also after an error."""
         failed: ProviderError | None = None
+        providers = self.looks.providers
         try:
             await self.runner.run(call)
         except ProviderError as error:
             failed = error
         mismatch: str | ProviderError
         try:
-            mismatch = await self._read_back(action)
+            mismatch = CHANGED if self.looks.providers is not providers else await self._read_back(action)
         except ProviderError as error:
             mismatch = error
         return self._judge(step, failed, mismatch)

@@ -4,6 +4,7 @@ The key of the digests is random and never stored, so nothing about a secret can
 the program every digest is another one, and steps that need a secret are tried at once. Used by the loop.
 """
 
+import asyncio
 import os
 from collections.abc import Iterator, Mapping
 from hashlib import blake2b
@@ -16,6 +17,9 @@ from providers.lib.secrets import SecretRef
 from reconciler.core.model.instant import FOREVER
 from reconciler.shell.clock import Clock
 from reconciler.shell.providers import Runner
+
+PATIENCE = 0.2
+"""Seconds that a tick waits for the references; files take some ms."""
 
 REFRESH = 5 * SECOND
 """How often (ns) references are resolved again while a step fails."""
@@ -33,21 +37,39 @@ class References:
         self._nonce = os.urandom(32)
         self._desired: Desired | None = None
         self._again_at = 0
+        self._reading: asyncio.Task[dict[str, str]] | None = None
         self.digests: dict[str, str] = {}
 
     async def refresh(self, desired: Desired) -> bool:
-        """Resolve the references of these manifests, if that is due. Called while a step fails. Whether one changed."""
+        """Resolve the references of these manifests, if that is due. Called while a step fails. Whether one changed.
+
+        Waits for at most PATIENCE seconds: the loop must not wait for a file system that hangs. The earlier digests stay until then.
+        """
         now = self._clock.now().steady
-        if desired is self._desired and now < self._again_at:
+        if self._reading is None:
+            if desired is self._desired and now < self._again_at:
+                return False
+            self._desired, self._again_at = desired, now + REFRESH
+            sources = {key: tuple(refs) for key, refs in _sources(desired) if refs}
+            self._reading = asyncio.create_task(self._read(sources))
+        await asyncio.wait({self._reading}, timeout=PATIENCE)
+        if not self._reading.done():
             return False
-        self._desired, self._again_at = desired, now + REFRESH
-        sources = {key: tuple(refs) for key, refs in _sources(desired) if refs}
-        try:
-            digests = await self._runner.run(lambda: _digests(sources, self._nonce)) if sources else {}
-        except ProviderError:
-            return False  # a file system hangs: the earlier digests stay
+        digests, self._reading = self._reading.result(), None
         changed, self.digests = digests != self.digests, digests
         return changed
+
+    async def _read(self, sources: Mapping[str, tuple[SecretRef, ...]]) -> dict[str, str]:
+        try:
+            return await self._runner.run(lambda: _digests(sources, self._nonce)) if sources else {}
+        except ProviderError:  # no thread can be started
+            return self.digests
+
+    async def settle(self) -> None:
+        """End a read that is under way, at the end of a run."""
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.wait({self._reading})
 
     def due_at(self, failing: bool) -> int:
         """The steady instant of the next refresh."""

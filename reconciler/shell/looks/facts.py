@@ -5,6 +5,7 @@ known facts. After a write only the written object is read back. Called by the l
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Collection, Container
 from contextlib import suppress
 from dataclasses import replace
@@ -20,6 +21,8 @@ from reconciler.shell.clock import Clock
 from reconciler.shell.looks.triggers import Wake
 from reconciler.shell.looks.zones import read_zones
 from reconciler.shell.providers import Providers, Runner, innermost
+
+log = logging.getLogger(__name__)
 
 RETRY = SECOND
 """Time (ns) until a provider that could not be read is read again, unless its cadence is shorter."""
@@ -71,8 +74,12 @@ class Looks:
         self.attempts = {key: self.attempts.get(key, 0) for key in keys}
 
     def replace_providers(self, providers: Providers) -> None:
-        """Use other provider objects; facts of removed providers are dropped."""
+        """Use other provider objects; facts of removed providers are dropped, and so are looks that the earlier ones still make."""
         self.providers = providers
+        for task in self._under_way.values():
+            task.cancel()
+        self._under_way.clear()
+        self._again.clear()
         self.runtimes = {name: facts for name, facts in self.runtimes.items() if name in providers.runtimes}
         self.pools = {key: pool for key, pool in self.pools.items() if key[0] in providers.endpoints}
         self.zones = {key: zone for key, zone in self.zones.items() if key[0] in providers.dns}
@@ -150,8 +157,16 @@ class Looks:
             changed = True
             self._set_unknown(role, name, str(error), began)
             again = min(RETRY, self._cadence(role))
+        except Exception as error:
+            log.exception("%s: a look failed unexpectedly", name)
+            changed = True
+            self._set_unknown(
+                role, name, f"{name}: unexpected {type(error).__name__}; the log has the traceback", began
+            )
+            again = self._cadence(role)
         finally:
-            self._under_way.pop(key, None)
+            if self._under_way.get(key) is asyncio.current_task():
+                del self._under_way[key]
         now = self.clock.now().steady
         changed = changed or now >= self._believed_until.get(key, now)
         self._believed_until[key] = began + CADENCES * self._cadence(role)

@@ -19,6 +19,9 @@ log = logging.getLogger(__name__)
 FILE = "bell"
 """The name of the pipe in the state directory."""
 
+COMMAND = "a command arrived"
+"""The reason of the wake-up."""
+
 SHOW = "show"
 """The command of `status` that has the next decision stored: changes of streaks and ages of checks alone are not stored."""
 
@@ -35,7 +38,7 @@ def wake_pipe(state_dir: Path, wake: Wake) -> Iterator[None]:
     def on_readable() -> None:
         with suppress(BlockingIOError):
             os.read(fd, 4096)
-        wake.set("a command arrived")
+        wake.set(COMMAND)
 
     loop.add_reader(fd, on_readable)
     try:

@@ -5,6 +5,7 @@ they become targets once it passed. Then it does not run again in that generatio
 was ready. Probes of kind runtimeHealth are never targets: their verdict is read from the facts of each look.
 """
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from itertools import zip_longest
 from typing import NamedTuple, Protocol
@@ -26,6 +27,9 @@ from reconciler.shell.looks.facts import Looks
 from reconciler.shell.probing.inputs import ProbeInputs, probes_with_inputs
 from reconciler.shell.probing.label_contexts import LabelContexts
 from reconciler.shell.probing.name_targets import LEAF, NameTargets
+
+PATIENCE = 0.2
+"""Seconds that a tick waits for runtimes to say how probes are executed; an engine takes some ms."""
 
 EVERYTHING = "*"
 """In `suspended`: no object is probed."""
@@ -77,6 +81,8 @@ class Probing:
         self.verdicts: dict[Generation, Probes] = {}
         self.trials: dict[Generation, dict[str, Answer]] = {}
         self._tried: dict[tuple[Generation, str], Trial] = {}
+        self._asking: dict[tuple[Generation, tuple[str, ...]], asyncio.Task[None]] = {}
+        self._ask_until = 0.0
         self.inputs = ProbeInputs(looks.runner, looks.clock, looks.wake)
         self.label_contexts = LabelContexts()
         self.name_targets = NameTargets()
@@ -165,6 +171,7 @@ class Probing:
         if not self._dirty and not names_changed and not self.inputs.changed and version == self._version:
             return
         self._version, self._dirty, self.inputs.changed = version, False, False
+        self._ask_until = asyncio.get_running_loop().time() + PATIENCE
         workloads = {workload.key: workload for workload in desired.workloads}
         foreign = self.label_contexts.find(desired, self.looks.runtimes, ledger)
         spec_of = Specs.of(desired, ledger)
@@ -330,18 +337,39 @@ class Probing:
         return Target(fact.generation, name, probe, address, port, fact.running_since, exec_target, published, given)
 
     async def _exec_target(self, node: str, fact: ContainerFact, probe: Probe) -> ExecTarget | None:
+        """How to execute a probe; None while it is unknown. A runtime that is slow delays only its own exec probes."""
         key = (fact.generation, probe.command)
         if key not in self._exec:
-            provider = self.looks.providers.runtimes[node]
-            try:
+            if key not in self._asking:
                 # A container without a valid mark of its own is addressed by its id.
                 container = fact.id if fact.adopted or fact.claim is not None else fact.name
-                self._exec[key] = await self.looks.runner.run(lambda: provider.exec_target(container, probe.command))
-            except ProviderError:
-                # Unknown now; tried again at the next tick.
+                self._asking[key] = asyncio.create_task(self._ask(key, node, container))
+            left = max(0.0, self._ask_until - asyncio.get_running_loop().time())
+            await asyncio.wait({self._asking[key]}, timeout=left)
+        return self._exec.get(key)
+
+    async def _ask(self, key: tuple[Generation, tuple[str, ...]], node: str, container: str) -> None:
+        provider = self.looks.providers.runtimes.get(node)
+        try:
+            if provider is None:
+                return
+            self._exec[key] = await self.looks.runner.run(lambda: provider.exec_target(container, key[1]))
+            if asyncio.get_running_loop().time() > self._ask_until:
                 self._dirty = True
-                return None
-        return self._exec[key]
+                self.looks.wake.set(f"the exec probe of {container} can run")
+        except ProviderError:
+            # Unknown now; tried again at the next tick.
+            self._dirty = True
+        finally:
+            self._asking.pop(key, None)
+
+    async def settle(self) -> None:
+        """End what is asked of runtimes, at the end of a run."""
+        asking = set(self._asking.values())
+        for task in asking:
+            task.cancel()
+        if asking:
+            await asyncio.wait(asking)
 
 
 def _again(container: Container) -> tuple[tuple[str, Trial], ...]:

@@ -22,12 +22,19 @@ BUSY_SECONDS = 5.0
 APPLICATION_ID = 0x7265636F
 """SQLite's `application_id` of the file: "reco"."""
 
+_ROW_DAMAGED = "CHECK constraint failed"
+"""SQLite's message for a row whose text is damaged in a file that is sound otherwise: the row is set aside alone."""
+
 WAL_BYTES = 4 * 1024 * 1024
 """The write-ahead log is cut back to this size after a checkpoint."""
 
 
 class Corrupt(StoreError):
     """The file is damaged: it is not the database that was written."""
+
+
+class Replaced(StoreError):
+    """The file was removed or replaced while it was open: nothing would ever read what is written to it."""
 
 
 def open_database(
@@ -101,7 +108,7 @@ def explained(path: Path) -> Iterator[None]:
 
 
 def identity(path: Path) -> tuple[int, int]:
-    """The file that the path leads to now: (device, inode). Raises StoreError."""
+    """The file that the path leads to now: (device, inode). Raises Replaced."""
     try:
         status = path.stat(follow_symlinks=False)
     except OSError as error:
@@ -110,13 +117,15 @@ def identity(path: Path) -> tuple[int, int]:
 
 
 def check_identity(path: Path, opened: tuple[int, int]) -> None:
-    """Raise StoreError when the file was removed or replaced after it was opened: nothing would ever read it again."""
+    """Raise Replaced when the file was removed or replaced after it was opened: nothing would ever read it again."""
     if identity(path) != opened:
         raise _replaced(path)
 
 
-def _replaced(path: Path) -> StoreError:
-    return StoreError(path, "it was removed or replaced while reconcile was using it", "start reconcile again")
+def _replaced(path: Path) -> Replaced:
+    return Replaced(
+        path, "it was removed or replaced while reconcile was using it", "restore it, or start reconcile again"
+    )
 
 
 def _connect(path: Path, mode: str, busy: float = BUSY_SECONDS) -> sqlite3.Connection:
@@ -145,9 +154,10 @@ def _open(path: Path, migrations: Sequence[Sequence[str]], busy: float) -> sqlit
         version = _known_version(db, path, migrations)
     db = _connect(path, "rw", busy)
     with _closed_on_error(db), explained(path):
-        result = db.execute("PRAGMA quick_check(1)").fetchone()
-        if result != ("ok",):
-            raise Corrupt(path, f"it is damaged ({' '.join(str(result[0]).split())})", "")
+        results = [str(row[0]) for row in db.execute("PRAGMA quick_check")]
+        broken = next((text for text in results if text != "ok" and not text.startswith(_ROW_DAMAGED)), "")
+        if broken:
+            raise Corrupt(path, f"it is damaged ({' '.join(broken.split())})", "")
         _upgrade(db, version, migrations)
         return db
 

@@ -3,8 +3,9 @@
 import logging
 from collections.abc import Collection
 
+from reconciler.core.model.instant import Now
 from reconciler.core.model.ledger import Ledger
-from reconciler.core.model.ledger_codec import from_rows, to_rows
+from reconciler.core.model.ledger_codec import protected, read_rows, to_rows
 from reconciler.shell.reporter import Reporter
 from reconciler.shell.store.ports import Memory
 
@@ -17,22 +18,40 @@ class LedgerStore:
         self._saved: Ledger | None = None
         self._rows: dict[tuple[str, str], str] = {}
 
-    def load(self) -> Ledger:
-        """The stored ledger; an empty one, with a warning, when its rows cannot be decoded."""
-        self._rows = self._memory.load_ledger()
-        try:
-            self._saved = from_rows(self._rows)
-        except (ValueError, TypeError, KeyError) as error:
-            self._reporter.note(
-                f"the ledger cannot be decoded ({error}); starting with an empty ledger", level=logging.WARNING
-            )
-            self._saved, self._rows = None, {}
-        return self._saved or Ledger()
+    def load(self, now: Now) -> Ledger:
+        """The stored ledger. Rows that cannot be decoded are set aside, one by one, and each is reported.
 
-    def save(self, ledger: Ledger, folded: Collection[int]) -> None:
-        """Store the ledger and acknowledge the commands that are folded into it. Raises StoreError."""
-        if ledger is self._saved and not folded:
-            return
-        self._rows = to_rows(ledger, None if self._saved is None else (self._saved, self._rows))
-        self._memory.save_ledger(self._rows, folded)
+        Raises:
+            StoreError: the store cannot be read, or a row cannot be set aside.
+        """
+        self._rows = self._memory.load_ledger()
+        ledger, undecodable = read_rows(self._rows)
+        if undecodable:
+            self._memory.quarantine(undecodable)
+            self._rows = {key: text for key, text in self._rows.items() if key not in undecodable}
         self._saved = ledger
+        damaged = {(section, key): cause for section, key, cause in self._memory.damaged()} or undecodable
+        for (section, key), cause in damaged.items():
+            self._reporter.note(
+                f"the ledger's row {section} {key!r} is damaged ({cause}) and is not used; "
+                "the table quarantine of state.db keeps a copy",
+                level=logging.WARNING,
+            )
+        safe = protected(ledger, damaged, now) if damaged else ledger
+        for key in safe.suspensions.keys() - ledger.suspensions.keys():
+            self._reporter.note(
+                f"{key}: its suspension is damaged and stays in force; next step: reconcile resume {key}",
+                level=logging.WARNING,
+            )
+        return safe
+
+    def save(self, ledger: Ledger, folded: Collection[int], force: bool = False) -> None:
+        """Store the ledger and acknowledge the commands that are folded into it. Raises StoreError.
+
+        `force`: also when it is the ledger that was saved last, because the store may have lost it.
+        """
+        if ledger is self._saved and not folded and not force:
+            return
+        rows = to_rows(ledger, None if self._saved is None else (self._saved, self._rows))
+        self._memory.save_ledger(rows, folded)
+        self._saved, self._rows = ledger, rows

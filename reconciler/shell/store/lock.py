@@ -103,6 +103,10 @@ class Lock:
             fcntl.flock(self._fd, fcntl.LOCK_UN)
             self._close()
 
+    def held(self) -> bool:
+        """Whether the lock's file is still the one that is locked: another process would find the lock taken."""
+        return self._fd >= 0 and _same_file(self._fd, self._state_dir / LOCK_FILE)
+
     def __enter__(self) -> Self:
         return self
 
@@ -149,7 +153,7 @@ def _try(path: Path) -> int | None:
 def _same_file(fd: int, path: Path) -> bool:
     try:
         return os.path.samestat(os.fstat(fd), path.stat(follow_symlinks=False))
-    except FileNotFoundError:
+    except OSError:
         return False
 
 

@@ -4,7 +4,8 @@
 """
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from reconciler.core.model.instant import Now, instant
@@ -12,14 +13,22 @@ from reconciler.core.model.ledger_fold import Command, Outcome
 from reconciler.core.model.restart_request import FailurePolicy, Request
 from reconciler.core.model.step import Step
 from reconciler.shell.store.audit import Event, HoldKey, stored_holds
+from reconciler.shell.store.database_file import Replaced
+from reconciler.shell.store.directory import StoreError
 from reconciler.shell.store.state_db import AuditRow, InboxCommand, Store
 
 LOOKED_AGAIN = "looked-again"
 """The outcome of a call whose process died before the call ended: the next look shows whether it was carried out."""
 
 
+_DAMAGED = "\ufffd"
+"""In place of bytes that are no text any more."""
+
+
 def command_of(stored: InboxCommand) -> Command:
     """The core's command for a row of the inbox. An invalid payload becomes a command `unreadable` without an object."""
+    if _DAMAGED in stored.payload:
+        return Command("unreadable", "", stored.who)
     try:
         raw = json.loads(stored.payload)
         request = _request(raw, stored) if stored.command == "restart" else None
@@ -57,10 +66,16 @@ def _request(raw: dict[str, Any], stored: InboxCommand) -> Request:
 
 
 class StoreMemory:
-    """The memory of the process that holds the lock."""
+    """The memory of the process that holds the lock.
 
-    def __init__(self, store: Store, actor: str) -> None:
-        self.store, self.actor = store, actor
+    Args:
+        store: the open store.
+        actor: the operation, for the audit.
+        reopen: opens the store again under the same lock, or under a new one when the lock's file is gone; for `check`.
+    """
+
+    def __init__(self, store: Store, actor: str, reopen: Callable[[], Store] | None = None) -> None:
+        self.store, self.actor, self._reopen = store, actor, reopen
 
     def load_ledger(self) -> dict[tuple[str, str], str]:
         """All rows of the ledger."""
@@ -73,6 +88,27 @@ class StoreMemory:
     def sync(self) -> bool:
         """Wait until the ledger is on disk. False when it already was."""
         return self.store.sync()
+
+    def quarantine(self, keys: Mapping[tuple[str, str], str]) -> None:
+        """Set rows of the ledger aside that cannot be decoded."""
+        self.store.quarantine(keys)
+
+    def damaged(self) -> Sequence[tuple[str, str, str]]:
+        """Section, key and cause of the rows that were set aside."""
+        return self.store.damaged
+
+    def check(self) -> bool:
+        """Write something. When the files are gone, the store is made again: what it had is in memory."""
+        try:
+            self.store.check()
+        except Replaced:
+            if self._reopen is None:
+                raise
+            old, self.store = self.store, self._reopen()
+            with suppress(StoreError):
+                old.close()
+            return True
+        return False
 
     def put_decision(self, text: str) -> bool:
         """Store the last decision if it changed."""
@@ -150,6 +186,18 @@ class ReadOnlyMemory:
         return 0
 
     def sync(self) -> bool:
+        """Writes nothing."""
+        return False
+
+    def quarantine(self, keys: Mapping[tuple[str, str], str]) -> None:
+        """Writes nothing: the next run sets them aside."""
+        del keys
+
+    def damaged(self) -> Sequence[tuple[str, str, str]]:
+        """Empty: a plan sets nothing aside."""
+        return ()
+
+    def check(self) -> bool:
         """Writes nothing."""
         return False
 

@@ -44,6 +44,20 @@ class Memory(Journal, EvidenceStore, Protocol):
         The rows survive a kill at once, and a power cut once `sync` or `begin` has returned.
         """
 
+    def quarantine(self, keys: Mapping[tuple[str, str], str]) -> None:
+        """Set rows of the ledger aside that cannot be decoded; `keys` has the cause of each. Raises StoreError."""
+
+    def damaged(self) -> Sequence[tuple[str, str, str]]:
+        """Section, key and cause of the rows that this process has set aside."""
+
+    def check(self) -> bool:
+        """Write something, as a try; make the store again when its files are gone. Whether it had to be made again.
+
+        Raises:
+            StoreError: it cannot be written.
+            Locked: another process holds the instance now.
+        """
+
     def put_decision(self, text: str) -> bool:
         """Store the last decision if it changed."""
 

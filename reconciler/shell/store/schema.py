@@ -90,5 +90,10 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX evidence_object ON evidence (object, id)",
     ),
     _renamed(RULES, REASONS, SECTIONS, WAITS),
+    (
+        """CREATE TABLE quarantine (
+            id INTEGER PRIMARY KEY AUTOINCREMENT, wall INTEGER NOT NULL, section BLOB NOT NULL, key BLOB NOT NULL,
+            value BLOB NOT NULL, cause TEXT NOT NULL)""",
+    ),
 )
 """Entry n brings a file from schema version n to n + 1 (SQLite's `user_version`). Only ever append."""

@@ -9,10 +9,12 @@ A call that fails raises `StoreError`, and then the caller must not act. All met
 for a disk sync, and at most `busy` seconds when another process is writing.
 """
 
+import os
 import sqlite3
 import threading
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -29,11 +31,14 @@ from reconciler.shell.store.database_file import (
     open_database,
     pragma,
 )
-from reconciler.shell.store.directory import StoreError
+from reconciler.shell.store.directory import StoreError, explain
 
 __all__ = ["AuditRow", "EvidenceRow", "InboxCommand", "JournalEntry", "Store", "StoreError", "StoredDecision"]
 
 JOURNAL_KEPT = 10_000
+QUARANTINE_KEPT = 1_000
+LEAST_FREE = 16 * 1024
+"""Bytes that must be free before a full disk counts as writable again: about one transaction."""
 INBOX_LIMIT = 1_000
 """Commands that may wait: more of them mean that no process reads the inbox."""
 
@@ -63,6 +68,16 @@ class InboxCommand(NamedTuple):
     at: Now
 
 
+class QuarantinedRow(NamedTuple):
+    """A row of the ledger that could not be decoded, when it was set aside (wall clock, ns), and why."""
+
+    wall: int
+    section: str
+    key: str
+    value: str
+    cause: str
+
+
 class StoredDecision(NamedTuple):
     """The last decision as JSON, and when it was stored (wall clock, ns)."""
 
@@ -75,12 +90,14 @@ class Store(Audit):
 
     Attributes:
         recovered: a message for the operator when a damaged file was renamed on opening, else None.
+        damaged: section, key and cause of the rows that this process has set aside.
     """
 
     def __init__(
         self, path: Path, db: sqlite3.Connection, clock: BlockingClock, recovered: str | None, holder: bool
     ) -> None:
         self.recovered = recovered
+        self.damaged: list[tuple[str, str, str]] = []
         self._path = path
         self._db = db
         self._clock = clock
@@ -127,11 +144,51 @@ class Store(Audit):
     # --- ledger ---------------------------------------------------------------------------------------------------
 
     def load_ledger(self) -> dict[tuple[str, str], str]:
-        """All rows of the ledger: (section, key) -> JSON."""
-        rows = {(section, key): value for section, key, value in self._read("SELECT section, key, value FROM ledger")}
+        """All rows of the ledger: (section, key) -> JSON. The holder of the lock sets rows aside that are no text any more."""
+        rows: dict[tuple[str, str], str] = {}
+        damaged: list[tuple[bytes, bytes, bytes]] = []
+        for row in self._read("SELECT CAST(section AS BLOB), CAST(key AS BLOB), CAST(value AS BLOB) FROM ledger"):
+            try:
+                section, key, value = (part.decode() for part in row)
+                rows[section, key] = value
+            except UnicodeDecodeError:
+                damaged.append(row)
         with self._mutex:
+            if damaged and self._holder:
+                self._set_aside(damaged, "it is not UTF-8 text")
             self._ledger = dict(rows) if self._holder else None
         return rows
+
+    def quarantine(self, keys: Mapping[tuple[str, str], str]) -> None:
+        """Move rows of the ledger that cannot be decoded to the table `quarantine`; `keys` has the cause of each."""
+        with self._mutex:
+            stored = self._ledger if self._ledger is not None else self.load_ledger()
+            self._ledger = None
+            for (section, key), cause in keys.items():
+                value = stored.get((section, key), "")
+                self._set_aside([(section.encode(), key.encode(), value.encode())], cause)
+
+    def quarantined(self) -> tuple[QuarantinedRow, ...]:
+        """The rows of the ledger that were set aside, oldest first; bytes that are no text are replaced."""
+        rows = self._read("SELECT wall, section, key, value, cause FROM quarantine ORDER BY id")
+        return tuple(
+            QuarantinedRow(wall, _text(section), _text(key), _text(value), cause)
+            for wall, section, key, value, cause in rows
+        )
+
+    def _set_aside(self, rows: list[tuple[bytes, bytes, bytes]], cause: str) -> None:
+        wall = self._clock.now().wall
+        with self._writing() as db:
+            db.executemany(
+                "INSERT INTO quarantine (wall, section, key, value, cause) VALUES (?, ?, ?, ?, ?)",
+                [(wall, *row, cause) for row in rows],
+            )
+            db.executemany(
+                "DELETE FROM ledger WHERE CAST(section AS BLOB) = ? AND CAST(key AS BLOB) = ?",
+                [(section, key) for section, key, _ in rows],
+            )
+            db.execute("DELETE FROM quarantine WHERE id <= (SELECT max(id) FROM quarantine) - ?", (QUARANTINE_KEPT,))
+        self.damaged += [(_text(section), _text(key), cause) for section, key, _ in rows]
 
     def ledger_row(self, section: str, key: str) -> str | None:
         """One row of the ledger as JSON; None when it does not exist."""
@@ -175,6 +232,26 @@ class Store(Audit):
                 # A transaction without a change writes nothing, and so syncs nothing.
                 db.execute(f"PRAGMA user_version = {pragma(db, 'user_version')}")
         return True
+
+    def check(self) -> None:
+        """Write something and wait until it is on disk.
+
+        Raises:
+            Replaced: its file is gone, or is another one.
+            StoreError: it cannot be written.
+        """
+        check_identity(self._path, self._opened)
+        try:
+            room = os.statvfs(self._path.parent)
+        except OSError as error:
+            raise explain(self._path, error) from error
+        if room.f_bavail * room.f_frsize < LEAST_FREE:
+            raise StoreError(
+                self._path, "no space left on its file system", "free disk space; it is retried automatically"
+            )
+        with self._mutex:
+            self._unsynced = True
+            self.sync()
 
     # --- journal --------------------------------------------------------------------------------------------------
 
@@ -291,7 +368,17 @@ class Store(Audit):
 
     def _read(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         with self._mutex, explained(self._path):
-            return self._db.execute(query, values).fetchall()
+            try:
+                return self._db.execute(query, values).fetchall()
+            except sqlite3.OperationalError as error:
+                if not str(error).startswith("Could not decode"):
+                    raise
+            # A damaged byte must not hide all other rows.
+            self._db.text_factory = partial(str, encoding="utf-8", errors="replace")
+            try:
+                return self._db.execute(query, values).fetchall()
+            finally:
+                self._db.text_factory = str
 
     @contextmanager
     def _writing(self, any_process: bool = False, later: bool = False) -> Iterator[sqlite3.Connection]:
@@ -319,6 +406,10 @@ _JOURNAL = (
     "SELECT id, step, object, action, generation, cause, wall, steady, boot,"
     " coalesce(ended_wall, 0), coalesce(outcome, ''), coalesce(detail, '') FROM journal"
 )
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode(errors="replace")
 
 
 def _entry(row: tuple[Any, ...]) -> JournalEntry:

@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 
 import pytest
 
@@ -367,3 +368,32 @@ except OutcomeUnknown:
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout == "left behind\n"
+
+
+# --- threads ------------------------------------------------------------------------------------------------------
+
+
+class Stopping(Hanging):
+    """Only actions hang."""
+
+    def observe(self, names: Collection[str] | None = None) -> tuple[ContainerFact, ...]:
+        return MemoryRuntime.observe(self, names)
+
+
+def test_long_actions_do_not_keep_looks_waiting(close: Later) -> None:
+    hanging = Stopping(MemoryWorld())
+    runtime = close(limited(hanging, Limits(deadline=60 * SECOND, workers=2)))
+    stops = [StopContainer("host-a", f"web-{n}", Generation("x", 1), 0) for n in range(4)]
+    threads = [threading.Thread(target=_quietly, args=(runtime, stop)) for stop in stops]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: hanging.entered == 2, "both threads for actions are inside")
+    assert runtime.observe() == ()
+    hanging.go.set()
+    for thread in threads:
+        thread.join(60)
+
+
+def _quietly(runtime: LimitedRuntime, stop: StopContainer) -> None:
+    with suppress(ProviderError):
+        runtime.perform(stop)

@@ -82,7 +82,7 @@ class Bench:
             found.append(outcome.kind)
 
         steps = tuple(Step(f"step {n}", "service/web", one, Reason.READY, "ready") for n, one in enumerate(actions))
-        asyncio.run(self.applier.run(steps, lambda step: None, finished, lambda: True))
+        asyncio.run(self.applier.run(steps, lambda step: None, finished, lambda step: ""))
         return found
 
     def weights(self) -> list[int]:

@@ -95,12 +95,42 @@ def test_a_truncated_file_is_renamed_and_a_new_one_created(state, clock, size):
         assert store.recovered
 
 
-def test_a_value_that_is_no_longer_json_counts_as_damage(state, clock):
+def test_a_value_that_is_no_longer_json_does_not_lose_the_other_rows(state, clock):
     file = state / "state.db"
     content = file.read_bytes()
     damage(file, content.index(b'{"n": 7,'), b"?")
     with Store.open(state, clock) as store:
-        assert "damaged" in store.recovered
+        assert store.recovered is None
+        assert len(store.load_ledger()) == len(ROWS)
+
+
+def test_a_row_that_is_no_text_is_set_aside_alone_and_kept(state, clock):
+    file = state / "state.db"
+    content = file.read_bytes()
+    damage(file, content.index(b'{"n": 7,') + 1, b"\xb6")
+    left = {key: value for key, value in ROWS.items() if key[1] != "Workload/w7"}
+    with Store.join(state, clock) as store:
+        assert store.load_ledger() == left
+    with Store.open(state, clock) as store:
+        assert store.load_ledger() == left
+        assert store.damaged == [("restarts", "Workload/w7", "it is not UTF-8 text")]
+    with Store.open(state, clock) as store:
+        assert store.load_ledger() == left
+        assert not store.damaged
+        kept = store.quarantined()
+    assert [(row.section, row.key, row.cause) for row in kept] == [("restarts", "Workload/w7", "it is not UTF-8 text")]
+    assert kept[0].value.startswith("{\ufffdn")
+
+
+def test_a_row_that_the_caller_cannot_decode_is_kept_aside(state, clock):
+    with Store.open(state, clock) as store:
+        store.load_ledger()
+        store.quarantine({("restarts", "Workload/w3"): "no moment"})
+        assert ("restarts", "Workload/w3") not in store.load_ledger()
+        store.save_ledger({**store.load_ledger(), ("restarts", "Workload/w3"): "{}"})
+        (row,) = store.quarantined()
+    assert row.value == ROWS["restarts", "Workload/w3"]
+    assert row.cause == "no moment"
 
 
 def test_two_damaged_files_of_one_second_are_both_kept(state, clock):
@@ -259,7 +289,9 @@ def test_a_disk_that_became_read_only_is_a_clear_error(small_disk, clock):
 def test_a_file_removed_while_in_use_is_an_error(state, clock):
     with Store.open(state, clock) as store:
         (state / "state.db").unlink()
-        with pytest.raises(StoreError, match="removed or replaced while reconcile was using it; start reconcile again"):
+        with pytest.raises(
+            StoreError, match="removed or replaced while reconcile was using it; restore it, or start reconcile again"
+        ):
             begin(store)
 
 

@@ -31,7 +31,16 @@ NEW_SECTIONS = {
     "written",
     "pointers_known",
 }
-NEW_RULES = {Rule.DRAIN_DEADLINE, Rule.FIXED_WEIGHTS, Rule.PROBE_UNPROVEN, Rule.SOURCE_INVALID}
+NEW_RULES = {
+    Rule.DRAIN_DEADLINE,
+    Rule.FIXED_WEIGHTS,
+    Rule.PROBE_UNPROVEN,
+    Rule.SOURCE_INVALID,
+    Rule.LEDGER_UNWRITABLE,
+    Rule.SOURCE_UNREADABLE,
+    Rule.PROBE_ENGINE,
+    Rule.DECISION_FAILED,
+}
 NEW_REASONS = {Reason.DRAIN_DEADLINE, Reason.MOVED, Reason.POLICY_LOST, Reason.SPEC_LOST}
 NEW_WAITING = {Waiting.PUBLISHED, Waiting.STEADY}
 """What later versions have added."""
