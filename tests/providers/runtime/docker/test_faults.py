@@ -73,7 +73,7 @@ def test_a_foreign_container_under_a_replicas_name_is_left_alone(engine: Bench) 
     action = engine.creation()
     engine.api.create(action.name)
     try:
-        with pytest.raises(Foreign, match="docker rename"):
+        with pytest.raises(Foreign, match=r"(docker|podman) rename"):
             engine.runtime.perform(action)
         fact = engine.fact(action.name)
         assert (fact.mark, fact.foreign_mark, fact.state) == (None, False, ContainerState.CREATED)
