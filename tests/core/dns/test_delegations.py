@@ -44,7 +44,7 @@ def settled(world: World) -> list[list[str]]:
     return rounds
 
 
-def test_a_delegation_with_everything_is_published_in_an_order_that_is_accepted() -> None:
+def test_a_whole_delegation_is_published_in_an_accepted_order() -> None:
     world = World((), records=(GLUE, MORE_GLUE, SIGNER, BOTH))
     first = world.decide()
     assert [(wait.object, wait.waiting) for wait in first.waits] == [("record/c-ds", Waiting.NAMES)]
@@ -53,7 +53,7 @@ def test_a_delegation_with_everything_is_published_in_an_order_that_is_accepted(
     assert {key.type for key in world.sets} == {"A", "AAAA", "DS", "NS"}
 
 
-def test_the_address_of_a_further_server_waits_until_the_delegation_names_it() -> None:
+def test_a_further_address_waits_until_the_delegation_names_it() -> None:
     world = World((), records=(GLUE, ONE))
     settled(world)
     world.records = (GLUE, MORE_GLUE, BOTH)
