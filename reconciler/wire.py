@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from manifests.load import Sources
 from manifests.problems import Code, ManifestErrors, Problem, render
@@ -30,8 +31,9 @@ from reconciler.core.model.source_problem import named
 from reconciler.exits import Exit
 from reconciler.intent import Intent
 from reconciler.probes.engine import ProbeEngine
-from reconciler.shell import doctor
+from reconciler.shell import daemon_view, doctor
 from reconciler.shell.clock import SystemClock
+from reconciler.shell.daemon_view import DaemonView
 from reconciler.shell.doctor import Finding
 from reconciler.shell.logs import SECRETS
 from reconciler.shell.looks.triggers import FileTrigger, Wake
@@ -436,6 +438,15 @@ def _ledger_for_plan(state: Path, clock: SystemClock) -> ReadOnlyMemory:
         return ReadOnlyMemory({})
 
 
+class MadePlan(NamedTuple):
+    """A plan, the decision that it starts from and its instant, and the view of the running process that it used, if any."""
+
+    plan: Plan
+    decision: Decision
+    now: Now
+    view: DaemonView | None
+
+
 async def make_plan(
     location: Location,
     *,
@@ -443,8 +454,9 @@ async def make_plan(
     deadline: int,
     note: Callable[[str], None],
     stored: StartManifests | None = None,
-) -> tuple[Plan, Decision, Now]:
-    """The whole plan, read-only: no lock, no write, one look, one attempt per network probe.
+    ask: Callable[[Path], str] = lambda _: "",
+) -> MadePlan:
+    """The whole plan, read-only: no lock, no write, one look, one attempt per network probe that no running process has a verdict of.
 
     Args:
         location: the manifests and the state directory.
@@ -452,6 +464,7 @@ async def make_plan(
         deadline: ns that probes have to answer.
         note: takes messages beside the plan.
         stored: use these stored manifests, and read none.
+        ask: asks the process that holds the instance with this state directory for its present decision; empty when none answers.
 
     Raises:
         ManifestErrors, StoreError, Stopped
@@ -459,10 +472,11 @@ async def make_plan(
     clock = SystemClock()
     loaded = location.load() if stored is None else stored.desired
     desired = intent.applied_to(loaded)
-    with (
-        state_to_read(desired.instance.id, location.state) as state,
-        _machinery(desired, state, may_write=False, phase=False) as (providers, engine, runner),
-    ):
+    with ExitStack() as stack:
+        state = stack.enter_context(state_to_read(desired.instance.id, location.state))
+        view = daemon_view.read(ask(state) or "{}", clock.now())
+        machinery = _machinery(desired, state, may_write=False, phase=False)
+        providers, engine, runner = stack.enter_context(machinery)
         parts = Parts(
             desired=desired,
             providers=providers,
@@ -475,9 +489,13 @@ async def make_plan(
             runner=runner,
             remembered=_zones(loaded),
             approve=intent.approve,
+            view=view,
         )
         loop = Loop(parts)
         decision, observed, now = await loop.observe_once(deadline)
         if loop.stopping is not None:
             raise Stopped(loop.stopping)
-        return forecast(desired, observed, now), decision, now
+        plan = forecast(desired, observed, now)
+        if view is not None:
+            plan = replace(plan, holds=(*plan.holds, *view.only_there(decision, desired.revision)))
+        return MadePlan(plan, decision, now, view)

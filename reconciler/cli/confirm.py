@@ -39,10 +39,12 @@ def plan_confirmed(
         place, stored: stored manifests that take the place of those at PATH, and where their instance is.
     """
     from reconciler.cli import run  # noqa: PLC0415  (imported when it is needed)
+    from reconciler.cli.render.plan import view_lines  # noqa: PLC0415
     from reconciler.core.plan_text import to_text  # noqa: PLC0415
 
-    plan, decision, _ = run.make_plan(path, options, intent, place, stored)
-    options.view.err(to_text(plan).rstrip())
+    made = run.make_plan(path, options, intent, place, stored)
+    plan, decision = made.plan, made.decision
+    options.view.err("\n".join([*view_lines(made.view, made.now), to_text(plan).rstrip()]))
     desired = decision.status.desired
     name = desired.instance.id if desired is not None else str(path)
     return not plan.steps or _confirmed(question.format(steps=len(plan.steps), instance=name))

@@ -1,19 +1,21 @@
 """Sends an operator's command to the process that holds an instance: it goes into the inbox of the store, and a wake follows.
 
 Without a running process the command stays in the inbox, and the next run reads it before its first decision. Called by
-`suspend`, `resume`, `restart`, `rollback`, `drain`, `force` and `release`; `status`, `explain` and `get` ask for a fresh decision.
+`suspend`, `resume`, `restart`, `rollback`, `drain`, `force` and `release`; `status`, `explain`, `get` and `plan` ask for a fresh decision.
 """
 
 import json
 import os
 import pwd
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from manifests.values.desired import SECOND
 from reconciler.cli.options import Options, usage_error
 from reconciler.cli.where import Place, joined
 from reconciler.exits import Exit
+from reconciler.shell import daemon_view
 from reconciler.shell.clock import SystemClock
 from reconciler.shell.looks.wake_pipe import SHOW, wake_holder
 from reconciler.shell.store.directory import StoreError
@@ -28,6 +30,9 @@ CONFIRMED = 10 * SECOND
 
 ASK_EVERY = SECOND // 20
 """How often to check whether it has (ns)."""
+
+TRIES = 3
+"""How often a plan asks: a decision that the process stores right after its answer has no view of health."""
 
 LATER = "no reconcile process is running for this instance; the next 'reconcile --once PATH' or 'reconcile --watch PATH' applies it"
 """The message when no process took the command."""
@@ -145,3 +150,27 @@ def refreshed(place: Place) -> bool:
     except StoreError:  # this user may only read: the caller shows the stored decision with its age
         return False
     return False
+
+
+def present_decision(state_dir: Path, note: Callable[[str], None]) -> str:
+    """The present decision of the running process with its view of health, as stored; empty when no process answers.
+
+    Args:
+        note: takes a message when a process holds the instance and does not answer.
+    """
+    place = Place("this instance", state_dir)
+    if not place.has_run:
+        return ""
+    for _ in range(TRIES):
+        if not refreshed(place):
+            break
+        with joined(place) as store:
+            last = store.last_decision()
+        if last is not None and daemon_view.KEY in json.loads(last.text):
+            return last.text
+    if holder(state_dir, SystemClock()) is not None:
+        seconds = ANSWER // SECOND
+        note(
+            f"a reconcile process holds this instance and has not answered in {seconds}s; the plan looks and probes by itself"
+        )
+    return ""

@@ -50,7 +50,8 @@ Examples:
 def plan(path: Path | None, detailed_exitcode: bool, instance_id: str, **raw: Any) -> Exit:
     """Show the steps that 'reconcile --once PATH' would take, and change nothing.
 
-    Every provider is read once, and every network probe is tried once. Without an answer their state stays unknown.
+    Every provider is read once. Beside a running process, the plan uses the process's probe verdicts, pushes and holds, and
+    says how old they are. Network probes without such a verdict are tried once; without an answer their state stays unknown.
     """
     return show_plan(path, Options.of(raw), detailed=detailed_exitcode, instance_id=instance_id)
 
@@ -62,12 +63,12 @@ def show_plan(path: Path | None, options: Options, *, detailed: bool, instance_i
 
     place, stored = chosen(path, options, instance_id)
     run_intent = run.intent(place.path, options, approve=approve)
-    made, decision, now = run.make_plan(place.path, options, run_intent, place, stored)
-    code = exit_code(bool(made.steps), unreadable=bool(decision.status.unknown), detailed=detailed)
+    made = run.make_plan(place.path, options, run_intent, place, stored)
+    code = exit_code(bool(made.plan.steps), unreadable=bool(made.decision.status.unknown), detailed=detailed)
     if options.view.json:
-        options.view.document(plan_json(made, decision, now, code))
+        options.view.document(plan_json(made, code))
     else:
-        options.view.out(plan_text(made, decision, code, options.view.paint))
+        options.view.out(plan_text(made, code, options.view.paint))
     return code
 
 

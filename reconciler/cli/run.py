@@ -9,13 +9,12 @@ from pathlib import Path
 
 from manifests.values.desired import SECOND
 from reconciler import wire
-from reconciler.cli.inbox import refreshed, send_and_report
+from reconciler.cli.inbox import present_decision, refreshed, send_and_report
 from reconciler.cli.options import Options, usage_error
 from reconciler.cli.render.progress import Logged, Progress, Screen, Silent, ticking
 from reconciler.cli.render.summary import summary_json, summary_text
 from reconciler.cli.view import terminal
 from reconciler.cli.where import find, joined
-from reconciler.core.decision import Decision, Plan
 from reconciler.core.limits import approvals
 from reconciler.core.model.instant import Now
 from reconciler.exits import Exit
@@ -159,8 +158,11 @@ def make_plan(
     run_intent: Intent,
     place: Location | None = None,
     stored: wire.StartManifests | None = None,
-) -> tuple[Plan, Decision, Now]:
-    """Observe everything once and make the whole plan, without a lock and without a write."""
+) -> wire.MadePlan:
+    """Observe everything once and make the whole plan, without a lock and without a write.
+
+    Beside a running process its verdicts, pushes and holds count.
+    """
     configure("debug" if options.view.verbose else "warning", LogFormat(options.log_format))
     return asyncio.run(
         wire.make_plan(
@@ -169,5 +171,6 @@ def make_plan(
             deadline=min(options.timeout, PROBE_TIME),
             note=options.view.err,
             stored=stored,
+            ask=lambda state: present_decision(state, options.view.err),
         )
     )

@@ -10,6 +10,7 @@ from reconciler.cli.inbox import refreshed
 from reconciler.cli.options import Options, common_options, target_options
 from reconciler.cli.where import find, joined, path_optional
 from reconciler.exits import Exit
+from reconciler.shell import daemon_view
 from reconciler.shell.looks.wake_pipe import SHOW
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ def status(path: Path | None, only_unhealthy: bool, instance_id: str, **raw: Any
     if last is None:
         return report_no_state(no_decision(place), view)
     stored = json.loads(last.text)
+    stored.pop(daemon_view.KEY, None)  # of a plan that asked at the same time
     since, at = stored.get("since_wall", last.wall), stored.get("at_wall", last.wall)
     from reconciler.cli.render.status import progress_lines, status_lines, unhealthy  # noqa: PLC0415  (only with something to show)
     from reconciler.cli.render.times import age_text, short  # noqa: PLC0415

@@ -1,15 +1,16 @@
 """`reconcile suspend` and `resume`: the operator stops all actions on one object, a node or everything, and lets them go on."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import click
 
 from manifests.values.desired import SECOND
-from reconciler.cli.inbox import send_and_report
+from reconciler.cli.inbox import refreshed, send_and_report
 from reconciler.cli.objects import Known, known_objects, unknown_object
 from reconciler.cli.options import DurationType, Options, common_options, target_options, usage_error
-from reconciler.cli.where import find, path_optional
+from reconciler.cli.where import Place, find, joined, path_optional
 from reconciler.exits import Exit
 from reconciler.shell.clock import SystemClock, utc
 
@@ -104,13 +105,33 @@ def resume(key: str | None, path: Path | None, everything: bool, node: str, **ra
             )
         payloads = [{"object": name} for name in sorted(held)]
         names = ", ".join(_name(name) for name in sorted(held))
-        return send_and_report("resume", payloads, place, options, names, "resumed")
+        return send_and_report(
+            "resume", payloads, place, options, names, "resumed", lambda: _still_suspended(place, EVERYTHING)
+        )
     if key not in held and not any(name.startswith(f"{key}/") for name in known.failed):
         _check(key, known)
         if EVERYTHING in known.suspended:
             raise usage_error(f"{key} is suspended with everything else", "run: reconcile resume --all")
         raise usage_error(f"{key} is not suspended", f"suspended: {', '.join(sorted(known.suspended)) or 'nothing'}")
-    return send_and_report("resume", [{"object": key}], place, options, _name(key), "resumed")
+    return send_and_report(
+        "resume", [{"object": key}], place, options, _name(key), "resumed", lambda: _still_suspended(place, key)
+    )
+
+
+def _still_suspended(place: Place, key: str) -> str:
+    """What else suspends what was resumed, from the present decision of the running process; empty when nothing does."""
+    if not refreshed(place):
+        return ""
+    with joined(place) as store:
+        last = store.last_decision()
+    workloads = json.loads(last.text)["status"]["workloads"] if last is not None else ()
+    causes = [
+        f"{cause['message']}; next step: {cause['next_step']}"
+        for workload in workloads
+        if key in {EVERYTHING, workload["key"]} or key.startswith(f"{workload['key']}/")
+        for cause in workload["suspended_by"]
+    ]
+    return "; ".join(dict.fromkeys(causes))
 
 
 def _key(key: str | None, path: Path | None, everything: bool, node: str) -> tuple[str, Path | None]:

@@ -16,13 +16,12 @@ def members(snap: Snapshot, weights: Weights, pruning: Pruning, out: Outbox) -> 
     """Pools: members whose weight differs, and members that no manifest names."""
     links = steps.Links(snap)
     for change in weights.changes:
-        hold = suspensions.suspended_document(
-            snap.desired, out.ledger, change.object, f"weight of {change.container}", out.now
-        )
-        if hold is None:
-            out.put(steps.weight(change, links))
+        action = f"weight of {change.container} in pool {change.pool}"
+        holds = suspensions.suspended_document(snap.desired, out.ledger, change.object, action, out.now, change.held)
+        if holds:
+            out.holds.extend(holds)
         else:
-            out.holds.append(hold)
+            out.put(steps.weight(change, links))
     for stray in weights.strays:
         action = f"withdraw {stray.container} from {stray.provider}/{stray.pool}"
         item = approvals.member(stray.provider, stray.pool, stray.endpoint)

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from manifests.values.desired import Desired
 from providers.actions import SetWeight
-from reconciler.core import changes, differences, disruptions, drains, gates, in_rotation, orphans
+from reconciler.core import changes, differences, disruptions, drains, gates, in_rotation, orphans, unrecorded
 from reconciler.core.actions.outbox import Outbox
 from reconciler.core.decision import Decision
 from reconciler.core.dns import check_trials, compare, deletions, publish
@@ -18,7 +18,7 @@ from reconciler.core.exits import grants
 from reconciler.core.healing import mass_failure, restart_history, restart_requests
 from reconciler.core.healing.restart_counters import RestartCounters
 from reconciler.core.health import belief
-from reconciler.core.limits import approvals, prune_guard, unrecorded, windows
+from reconciler.core.limits import approvals, prune_guard, windows
 from reconciler.core.limits.prune_guard import Pruning
 from reconciler.core.model.instant import FOREVER, Now
 from reconciler.core.model.ledger import Ledger

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.reasons import Hold, Wait
 from reconciler.core.model.step import Step
+from reconciler.core.replicas.template_changes import FieldChange
 from reconciler.core.status.objects import Status
 
 
@@ -38,6 +39,16 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True)
+class Changed:
+    """What the declared revision of a workload changes against the one that it replaces. `fields` is None where that is not known."""
+
+    object: str
+    before: str
+    after: str
+    fields: tuple[FieldChange, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """The whole plan: every step until convergence, and the holds and waits that remain. `truncated` is why it ends early.
 
@@ -51,3 +62,4 @@ class Plan:
     guard_hash: str = ""
     truncated: str = ""
     approve_command: str = ""
+    changed: tuple[Changed, ...] = ()

@@ -108,7 +108,7 @@ def _overdue(group: Group, belief: Belief, grants: Mapping[str, Grant], now: Now
     obj, current = memory.replica_of(group.workload.key, mark.ordinal), group.current.get(mark.ordinal) is belief
     if at > now.steady:
         message = f"{fact.name} pushed draining; it is replaced if it does not exit before push.drainDeadline"
-        out.waits.append(Wait(obj, Waiting.DRAIN, message, at))
+        out.waits.append(Wait(obj, Waiting.DRAIN, message, at, container=fact.id))
         return False
     seconds = group.workload.push.drain_deadline // SECOND
     message = f"it pushed draining and still runs after push.drainDeadline ({seconds}s)"
@@ -181,26 +181,28 @@ def _current(group: Group, ordinal: int, belief: Belief, ledger: Ledger, now: No
             message = (
                 f"{fact.name} reports that it is draining; it is not restarted for its health before the drain ends"
             )
-            out.waits.append(Wait(name, Waiting.DRAIN, message, drains_until))
+            out.waits.append(Wait(name, Waiting.DRAIN, message, drains_until, container=fact.id))
         else:
             _unhealthy(group, ordinal, belief, ledger, out)
         return
     if fact.state is ContainerState.RESTARTING:
         message = f"the runtime is restarting {fact.name}"
-        out.waits.append(Wait(name, Waiting.READY, message))
+        out.waits.append(Wait(name, Waiting.READY, message, container=fact.id))
     elif belief.ready is _UNKNOWN or (belief.live is _UNKNOWN and fact.state is _RUNNING):
         message = f"the probes of {fact.name} have no result yet"
-        out.waits.append(Wait(name, Waiting.VERDICT, message, None if belief.until == FOREVER else belief.until))
+        out.waits.append(
+            Wait(name, Waiting.VERDICT, message, None if belief.until == FOREVER else belief.until, container=fact.id)
+        )
     elif belief.ready is _FAIL and (hold := overrides.kept_out(ledger.overrides, name, fact.name, now)) is not None:
         out.holds.append(hold)
     elif belief.ready is _FAIL and not precedence.drained_since(belief):
         message = f"{fact.name} is {'paused' if belief.reason is Reason.PAUSED else 'not ready yet'}"
-        out.waits.append(Wait(name, Waiting.READY, message))
+        out.waits.append(Wait(name, Waiting.READY, message, container=fact.id))
     elif belief.ready is not _FAIL:
         available_at = availability.available_at(belief, workload.min_ready)
         if available_at > now.steady:
             message = f"{fact.name} is ready, but has not been for minReadySeconds yet"
-            out.waits.append(Wait(name, Waiting.MIN_READY, message, available_at))
+            out.waits.append(Wait(name, Waiting.MIN_READY, message, available_at, container=fact.id))
 
 
 def _missing(

@@ -21,7 +21,7 @@ from reconciler.core.limits import suspensions
 from reconciler.core.limits.suspensions import Subject
 from reconciler.core.model.instant import Now, due
 from reconciler.core.model.ledger import Grant
-from reconciler.core.model.reasons import Reason, Wait, Waiting
+from reconciler.core.model.reasons import Act, HeldAction, Reason, Wait, Waiting
 from reconciler.core.replicas import availability, exit_times
 from reconciler.core.replicas.roster import Group, Roster
 from reconciler.core.replicas.snapshot import Snapshot
@@ -183,9 +183,12 @@ def carry_on(snap: Snapshot, weights: Weights, names: Names, out: Outbox) -> Non
             continue
         if not (progress.stop or progress.remove):
             continue
-        hold = suspensions.suspended(desired, out.ledger, Subject(key, grant.object, fact.node), "stop", now)
-        if hold is not None and not desired.destroy:
-            out.holds.append(hold)
+        act = Act.STOP if progress.stop else Act.REMOVE
+        held = HeldAction(act, (fact.id,))
+        subject = Subject(key, grant.object, fact.node)
+        holds = suspensions.suspended(desired, out.ledger, subject, act.value, now, held)
+        if holds and not desired.destroy:
+            out.holds.extend(holds)
         elif progress.stop:
             if grant.grace is not None:
                 grace = grant.grace

@@ -12,7 +12,7 @@ from manifests.values.desired import SECOND, Desired
 from manifests.values.dns import Publish
 from providers.facts import ContainerState, Generation, Known, ProbeFact, Probes, ProbeValue
 from reconciler.core import decide, effects
-from reconciler.core.decision import Decision, Plan, Planned
+from reconciler.core.decision import Changed, Decision, Plan, Planned
 from reconciler.core.dns import target_health
 from reconciler.core.health import belief
 from reconciler.core.model.instant import FOREVER, Now
@@ -21,7 +21,7 @@ from reconciler.core.model.reasons import Rule
 from reconciler.core.model.spec import Answer
 from reconciler.core.model.step import Step
 from reconciler.core.model.target_probe import TargetProbe
-from reconciler.core.replicas import specs
+from reconciler.core.replicas import specs, templates
 
 HORIZON = 24 * 3600 * SECOND
 """How far a forecast looks."""
@@ -140,6 +140,15 @@ def _proven(observed: Observed, decision: Decision, now: Now) -> Observed:
     return observed if trials == observed.trials else replace(observed, trials=trials)
 
 
+def _changed(decision: Decision) -> tuple[Changed, ...]:
+    """What the manifests change in each workload."""
+    return tuple(
+        Changed(key, found[0], group.workload.template.revision, found[1])
+        for key, group in sorted(decision.status.roster.groups.items())
+        if not group.workload.restart_only and (found := templates.changed(decision.ledger, group)) is not None
+    )
+
+
 def forecast(desired: Desired, observed: Observed, now: Now) -> Plan:
     """All steps until convergence, in order, each with the steps before it."""
     start = now.steady
@@ -149,10 +158,12 @@ def forecast(desired: Desired, observed: Observed, now: Now) -> Plan:
     numbers: dict[str, int] = {}
     times: dict[int, int] = {0: start}
     known: frozenset[TargetProbe] | None = None
+    changed: tuple[Changed, ...] | None = None
     truncated = f"no convergence after {DECISIONS} decisions"
     for _ in range(DECISIONS):
         decision = decide.decide(desired, observed, now)
         observed = replace(observed, ledger=decision.ledger)
+        changed = _changed(decision) if changed is None else changed
         probes = _target_probes(desired, decision)
         known = probes if known is None else known
         before = observed
@@ -184,4 +195,4 @@ def forecast(desired: Desired, observed: Observed, now: Now) -> Plan:
             observed = replace(observed, source_read_at=now.steady)
     shown = decision.guard_hash
     approve = f"{desired.apply_command} --approve {shown}" if shown else ""
-    return Plan(revision, tuple(planned), decision.holds, decision.waits, shown, truncated, approve)
+    return Plan(revision, tuple(planned), decision.holds, decision.waits, shown, truncated, approve, changed or ())

@@ -146,7 +146,7 @@ class _Gate:
         at = backoff.start_at(key, failures, workload.restarts.backoff, self.now)
         if at > self.now.steady and failures is not None:
             message = f"{want.container} failed {restart_counters.in_a_row(failures.streak)}"
-            return Hold(want.object, want.id, Rule.BACK_OFF, message, until=at)
+            return Hold(want.object, want.id, Rule.BACK_OFF, message, until=at, held=want.held)
         return None
 
     def dead_address(self, fact: ContainerFact | None) -> str:
@@ -172,8 +172,8 @@ class _Gate:
     def stays(self, member: DeadMember) -> bool:
         """Whether the weight of a dead member stays for now: its last write failed, or an operator suspended it."""
         ledger, identity = self.counters.ledger, weight_id(member.provider, member.pool, member.endpoint)
-        return identity in ledger.step_failures or (
-            suspensions.suspended_document(self.desired, ledger, member.object, identity, self.now) is not None
+        return identity in ledger.step_failures or bool(
+            suspensions.suspended_document(self.desired, ledger, member.object, identity, self.now)
         )
 
     def concurrency(self, want: Want) -> Hold | None:
@@ -184,7 +184,8 @@ class _Gate:
         count = self.started.get(want.node, 0)
         if count >= STARTS_PER_NODE:
             message = f"{count} containers are already starting on {want.node} (limit: {STARTS_PER_NODE})"
-            return Hold(want.object, want.id, Rule.START_CONCURRENCY, message, until=next_after(0, SECOND, self.now))
+            retry = next_after(0, SECOND, self.now)
+            return Hold(want.object, want.id, Rule.START_CONCURRENCY, message, until=retry, held=want.held)
         self.started[want.node] = count + 1
         return None
 
@@ -255,7 +256,7 @@ class _Gate:
                 message = (
                     f"{message}; the probes of {want.container} are not known any more, because the ledger was lost"
                 )
-            return Hold(want.object, want.id, Rule.BUDGET, message, until=until, next_step=next_step)
+            return Hold(want.object, want.id, Rule.BUDGET, message, until=until, next_step=next_step, held=want.held)
         limit = max(1, workload.max_unavailable)
         # An unavailable container may still serve (a last member, a doubted probe): if it runs and comes back, it counts
         # against the budget too. An unavailable container that is replaced has an available one in its place already.
@@ -292,21 +293,26 @@ class _Gate:
             return None if workload.strategy in STAGED else Held.ROLLOUT
         return Held.PRUNE if workload is None else None
 
+    def overrides(self, want: Want) -> list[Hold]:
+        """Everything by which operators stop this candidate: suspensions, the deny list and open windows. All of them."""
+        if self.desired.destroy:
+            return []
+        workload, key = want.workload, want.object.rpartition("/")[0]
+        subject = Subject(key, want.object, want.node, workload is not None and workload.suspend)
+        holds = suspensions.suspended(self.desired, self.counters.ledger, subject, want.id, self.now, want.held)
+        held = self.held(want) if self.desired.guard.windows else None
+        if held is not None:
+            holds += windows.holds(self.desired, held, want.object, want.id, self.now, want.held)
+        heals = want.kind in (Kind.RESTART, Kind.RECREATE) and want.cause in URGENT
+        if holds and heals and workload is not None and all(hold.until is not None for hold in holds):
+            # Nothing happens when all of these have ended, if a rule holds the restart for good.
+            lasting = restart_gates.lasting(want, workload, self.counters)
+            holds += [] if lasting is None else [lasting]
+        return holds
+
     def ask(self, want: Want) -> Hold | Wait | None:
-        """All gates of one candidate, in order."""
+        """All gates of one candidate that no operator stops, in order."""
         workload = want.workload
-        key = want.object.rpartition("/")[0]
-        hold = suspensions.suspended(
-            self.desired, self.counters.ledger, Subject(key, want.object, want.node), want.id, self.now
-        )
-        if hold is None and workload is not None and workload.suspend:
-            next_step = f"set spec.suspend of {key} to false"
-            hold = Hold(want.object, want.id, Rule.SUSPENDED, f"the manifest suspends {key}", next_step=next_step)
-        held = self.held(want)
-        if hold is None and held is not None:
-            hold = windows.hold(self.desired, held, want.object, want.id, self.now)
-        if hold is not None and not self.desired.destroy:
-            return hold
         if workload is None:
             return self.prune(want)
         match want.kind:
@@ -346,6 +352,10 @@ def ask(
     gates = _Gate(counters, pruning, dead, failing_checks, name_floors)
     # Unavailable containers go first among equals: their disruption costs nothing.
     for want in sorted(wants, key=lambda want: (wanted[want.id].wall, want.ready is ProbeValue.PASS, want.id)):
+        stopped = gates.overrides(want)
+        if stopped:
+            gates.out.holds.extend(stopped)
+            continue
         answer = gates.ask(want)
         if isinstance(answer, Hold):
             gates.out.holds.append(answer)

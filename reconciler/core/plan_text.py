@@ -18,7 +18,7 @@ from providers.actions import (
     UpdateContainer,
 )
 from providers.facts import RecordKey, fingerprint
-from reconciler.core.decision import Plan, Planned
+from reconciler.core.decision import Changed, Plan, Planned
 from reconciler.core.dns.records import show_set
 from reconciler.core.model.reasons import Hold, Wait
 
@@ -111,6 +111,17 @@ def _wait(wait: Wait) -> str:
     return f"wait {wait.object}: {wait.waiting.value} ({wait.message})"
 
 
+def _changed(changed: Changed) -> list[str]:
+    """A line for each field that differs."""
+    head = f"change {changed.object}"
+    revisions = f"revision {changed.before[:8]} -> {changed.after[:8]}"
+    if changed.fields is None:
+        return [f"{head}: {revisions}; the ledger does not have the earlier template, so its fields are not known"]
+    return [f"{head}: {field.field}: {field.before} -> {field.after}" for field in changed.fields] or [
+        f"{head}: {revisions}"
+    ]
+
+
 def digest(plan: Plan) -> str:
     """The plan's hash: the same for the same steps and holds, whatever the time of day."""
     lines = [line for step in plan.steps for line in _lines(step)]
@@ -121,6 +132,7 @@ def to_text(plan: Plan) -> str:
     """The plan as text: one line a step (steps before it, number, object, action, cause), then holds and waits."""
     count = f"{len(plan.steps)} step{'' if len(plan.steps) == 1 else 's'}, {len(plan.holds)} held"
     lines = [f"plan {digest(plan)}: {count}"]
+    lines += [line for changed in plan.changed for line in _changed(changed)]
     lines += [line for step in plan.steps for line in _lines(step)]
     lines += [_hold(hold) for hold in plan.holds]
     lines += [_wait(wait) for wait in plan.waits]
@@ -165,6 +177,15 @@ def to_json(plan: Plan, steady: int) -> dict[str, Any]:
                 **({"changes": changes} if (changes := spelled_out(step.step.action)) else {}),
             }
             for step in plan.steps
+        ],
+        "changed": [
+            {
+                "object": changed.object,
+                "before": changed.before,
+                "after": changed.after,
+                "fields": None if changed.fields is None else [field._asdict() for field in changed.fields],
+            }
+            for changed in plan.changed
         ],
         "holds": _hold_json(plan.holds, steady),
         "waits": [{"object": w.object, "waiting": w.waiting.value, "message": w.message} for w in plan.waits],

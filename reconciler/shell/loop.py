@@ -87,6 +87,7 @@ class Loop:
         self.looks = Looks(parts.providers, parts.runner, parts.clock, self.wake)
         self.manifest_reload = ManifestReload(parts, self.wake)
         self.probing = Probing(parts.prober, self.looks)
+        self.probing.view = self.probing.name_targets.view = parts.view
         self.pushing = Pushing(self.looks, parts.clock, self.wake)
         self.evidence = EvidenceCollector(self.looks, self.memory, parts.clock, self.probing)
         self.references = References(parts.runner, parts.clock)
@@ -171,7 +172,8 @@ class Loop:
         """
         self.probing.network_only = True
         self._begin(write=False)
-        self.ledger = try_again(self.ledger)
+        if self.parts.view is None:  # else the process beside it tries failed steps again when they are due
+            self.ledger = try_again(self.ledger)
         try:
             end = self.clock.now().steady + deadline
             await self.looks.look_due()
@@ -333,7 +335,7 @@ class Loop:
             self.pushing.saved()
         self._look_at_failed()
         if all(self.looks.attempts.values()):
-            self.reporting.decided(decision, self.desired, now)
+            self.reporting.decided(decision, self.desired, now, acts=act and self.stopping is None)
         if not self._applying:
             self.reporting.flush()
         if self.memory.error is not None and Rule.LEDGER_UNWRITABLE not in self.faults:
@@ -440,20 +442,25 @@ class Loop:
             self.wake.set("target addresses of names changed")
         return decision
 
+    def _busy(self) -> frozenset[str]:
+        """The objects that a call of an earlier decision still holds, also with the providers of the manifests before."""
+        retired = (old.busy() for old, _ in self._retired)
+        return self.looks.providers.busy().union(*retired) - self.applier.busy
+
     def _observed(self) -> Observed:
-        looks = self.looks
+        looks, view = self.looks, self.parts.view
         return Observed(
             runtimes=dict(looks.runtimes),
             pools=dict(looks.pools),
             zones=dict(looks.zones),
             probes=dict(self.probing.verdicts),
-            pushes=self.pushing.facts(),
+            pushes=self.pushing.facts() if view is None else view.pushes,
             ledger=self.ledger,
             source_read_at=self.manifest_reload.read_at,
             source_problem=self.manifest_reload.problem,
-            busy=looks.providers.busy().union(*(old.busy() for old, _ in self._retired)) - self.applier.busy,
+            busy=self._busy() if view is None else view.busy,
             contexts=self.probing.label_contexts.contexts,
-            under_way=frozenset(self.applier.busy),
+            under_way=frozenset(self.applier.busy) if view is None else view.under_way,
             target_answers=dict(self.probing.name_targets.verdicts),
             references=dict(self.references.digests),
             faults=self.faults.holds(),
@@ -499,8 +506,7 @@ class Loop:
             self.evidence.add_end(step)
             if len(self.done) < DONE_KEPT:
                 self.done.append((step, outcome))
-            if outcome.kind is not OutcomeKind.SKIPPED:
-                self.reporting.done((step, outcome, self.clock.now()), self.desired.revision)
+            self.reporting.done((step, outcome, self.clock.now()), self.desired.revision)
             self.reporter.finished(step, outcome)
             self.wake.set(f"{step.id} ended")
 

@@ -11,6 +11,7 @@ from manifests.values.desired import Desired
 from reconciler.core.model.source_problem import SourceProblem
 from reconciler.exits import Exit
 from reconciler.shell.clock import Clock
+from reconciler.shell.daemon_view import DaemonView
 from reconciler.shell.probing.targets import Prober
 from reconciler.shell.providers import Providers, Runner
 from reconciler.shell.reporter import Reporter
@@ -59,3 +60,5 @@ class Parts:
     runner: Runner
     remembered: frozenset[str] = frozenset()
     approve: str = ""
+    view: DaemonView | None = None
+    """Of the process that runs beside this one; only for plans."""

@@ -93,3 +93,43 @@ def test_a_daemon_heals_obeys_commands_and_leaves_everything_running(world):
     code, out = world.run("destroy", "--yes")
     assert code == 0, out
     assert world.processes() == set()
+
+
+def test_a_plan_beside_a_daemon_shows_its_holds_and_what_changes(world):
+    daemon = world.start("--watch")
+    try:
+        until(lambda: (world.state / "pools" / "web.json").exists() and list(world.pool().values()) == [100] * 3)
+        code, out = world.run("suspend", "workload/web", "--reason", "looking into it")
+        assert code == 0, out
+        ask(world.replicas()["workload/web/0"]["address"], "/break", "POST")
+
+        def planned() -> dict:
+            code, out = world.run("plan", "-o", "json")
+            assert code == 0, out
+            return json.loads(out)
+
+        def restarts(plan: dict) -> list[str]:
+            return [hold["rule"] for hold in plan["holds"] if hold["action"].startswith("restart ")]
+
+        until(lambda: restarts(planned()) == ["Suspended"])
+        plan = planned()
+        assert plan["beside"]["verdicts"] >= 3
+        assert plan["beside"]["age_seconds"] < PATIENCE
+
+        # The verdicts count for another tree as well, and the plan names what differs in it.
+        for file in world.manifests.glob("*.yaml"):
+            file.write_text(file.read_text().replace("[python3, service.py]", "[python3, -u, service.py]"))
+        until(lambda: planned()["changed"])
+        plan = planned()
+        assert [field["field"] for field in plan["changed"][0]["fields"]] == ["containers[web].command"]
+        assert plan["beside"]["verdicts"] >= 3
+
+        # A daemon that does not answer changes nothing: the plan looks by itself.
+        daemon.send_signal(signal.SIGSTOP)
+        assert planned()["beside"] is None
+    finally:
+        daemon.send_signal(signal.SIGCONT)
+        daemon.terminate()
+        daemon.communicate(timeout=PATIENCE)
+    code, out = world.run("destroy", "--yes")
+    assert code == 0, out

@@ -178,15 +178,15 @@ def test_events_report_the_verdict_and_the_restart(world):
     assert [event.kind for event in world.memory.events].count("evidence") == 1
 
 
-def test_events_report_a_verdict_without_action_for_a_suspended_replica(world):
+def test_events_report_what_a_suspension_holds_and_what_was_done(world):
     world.memory.say("suspend", "workload/web")
     sicken(world, 0)
     world.run(120 * SECOND)
     [verdict] = [
         event for event in world.memory.events if event.kind == "verdict" and event.step.startswith("liveness")
     ]
-    assert verdict.outcome.startswith("not acted on: restart ")
-    assert "Suspended" in verdict.outcome
+    assert verdict.outcome.startswith("acted on: weight 0 in ")
+    assert verdict.outcome.endswith(f"; restart {WEB.format(0)} is held by Suspended")
 
 
 def test_a_hold_is_reported_at_its_begin_and_end_across_restarts(world):

@@ -27,6 +27,7 @@ from reconciler.core.model.observed import Observed
 from reconciler.core.model.source_problem import SourceProblem
 from reconciler.core.model.step import Step
 from reconciler.exits import Exit
+from reconciler.shell.daemon_view import DaemonView
 from reconciler.shell.loop import Loop
 from reconciler.shell.parts import Parts
 from reconciler.shell.providers import Providers
@@ -126,6 +127,8 @@ class World:
         self.cut = False
         self.points = 0
         self.lives = 0
+        self.probes_made = 0
+        """The probes of the last `observe_once`."""
 
     # --- reading ------------------------------------------------------------------------------------------
 
@@ -264,21 +267,22 @@ class World:
         finally:
             self.kill()
 
-    def observe_once(self) -> tuple[Decision, Observed, Now]:
-        """The decision of a plan: read-only providers, no writes."""
+    def observe_once(self, view: DaemonView | None = None) -> tuple[Decision, Observed, Now]:
+        """The decision of a plan: read-only providers, no writes. `view`: of the process that ran until now."""
         self.kill()
-        life = self.life = Life(self, watch=False, plan=True)
+        life = self.life = Life(self, watch=False, plan=True, view=view)
         self.clock.horizon = FOREVER
         try:
             return life.events.run_until_complete(life.loop.observe_once(10 * SECOND))
         finally:
+            self.probes_made = life.prober.made
             self.kill()
 
 
 class Life:
     """One process of the program."""
 
-    def __init__(self, world: World, watch: bool = True, plan: bool = False) -> None:
+    def __init__(self, world: World, watch: bool = True, plan: bool = False, view: DaemonView | None = None) -> None:
         self.world = world
         self.dead = False
         world.lives += 1
@@ -299,6 +303,7 @@ class Life:
             reporter=world.tape,
             clock=clock,
             runner=InlineRunner(),
+            view=view,
         )
         world.source.next = None
         self.loop = Loop(parts)

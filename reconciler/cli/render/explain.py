@@ -10,7 +10,17 @@ from manifests.values.desired import Desired
 from reconciler.cli.render.endpoints import weight_line, why_lines
 from reconciler.cli.render.paint import Paint
 from reconciler.cli.render.requests import request_json
-from reconciler.cli.render.status import Stored, due_line, held_line, suspended_line, wait_line
+from reconciler.cli.render.revisions import revision_line
+from reconciler.cli.render.status import (
+    Stored,
+    declared_lines,
+    due_line,
+    held_line,
+    revision_text,
+    serving_text,
+    suspended_line,
+    wait_line,
+)
 from reconciler.cli.render.table import table
 from reconciler.cli.render.times import ago, short
 from reconciler.cli.render.why import evidence_lines
@@ -26,6 +36,11 @@ def explanation(key: str, stored: Stored, ledger: Ledger, desired: Desired | Non
     about: dict[str, Any] = {"object": key, "instance": stored["instance"]}
     about["workload"] = None if workload is None else {k: v for k, v in workload.items() if k != "replicas"}
     about["replicas"] = list(replicas)
+    about["revisions"] = [
+        row
+        for row in stored["status"].get("revisions", ())
+        if workload is not None and row["workload"] == workload["key"] and _unsettled(row)
+    ]
     about["name"] = name
     about["service"] = _service(key, desired)
     about["endpoints"] = _endpoints(key, stored)
@@ -43,6 +58,11 @@ def explanation(key: str, stored: Stored, ledger: Ledger, desired: Desired | Non
     ]
     about["step_ids"] = _step_ids(replicas, name, about)
     return about
+
+
+def _unsettled(row: Mapping[str, Any]) -> bool:
+    """Whether a revision is declared and does not have the traffic, or something is still to happen to it."""
+    return (row["declared"] and row["status"] != "active") or row["next"] is not None
 
 
 def _touches(key: str, other: str) -> bool:
@@ -192,6 +212,7 @@ def explain_text(about: Mapping[str, Any], paint: Paint, now: int) -> str:
     unknown = sorted(about["cannot_be_read"].items())
     lines += [f"{paint.bad('cannot be read')}: {source}: {reason}" for source, reason in unknown]
     lines += [suspended_line(suspension, paint, now) for suspension in about["suspended"]]
+    lines += declared_lines(about["workload"], paint) if about["workload"] is not None else []
     for command in about["commands_waiting"]:
         lines.append(f"{paint.dim('queued')}   {command['command']} by {command['who']}")
     lines += [due_line(step, paint) for step in about["steps"]]
@@ -214,8 +235,9 @@ def _state_lines(about: Mapping[str, Any], paint: Paint, now: int) -> list[str]:
     if workload is not None:
         lines.append(
             f"{workload['key']}: {paint.state(workload['condition'])}, {workload['available']} of {workload['wanted']} available,"
-            f" revision {workload['number']} ({workload['revision'][:8]})"
+            f" serving: {serving_text(workload.get('serving'))}, declared: {revision_text(workload)}"
         )
+        lines += [f"  {revision_line(row, now)}" for row in about["revisions"]]
         ordinal = about["object"].removeprefix(workload["key"]).removeprefix("/")  # empty for the whole workload
         if not about["replicas"]:
             missing = [

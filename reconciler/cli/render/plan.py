@@ -2,11 +2,16 @@
 
 from typing import Any
 
+from manifests.values.desired import SECOND
 from reconciler.cli.render.paint import Paint
+from reconciler.cli.render.times import ago
 from reconciler.core.decision import Decision, Plan
 from reconciler.core.model.instant import Now
 from reconciler.core.plan_text import to_json, to_text
 from reconciler.exits import Exit
+from reconciler.shell.clock import utc
+from reconciler.shell.daemon_view import DaemonView
+from reconciler.wire import MadePlan
 
 NO_STEPS = "nothing to do"
 """The result of a plan without steps, in text and JSON."""
@@ -22,10 +27,21 @@ def result(plan: Plan, decision: Decision) -> str:
     return sentence
 
 
-def plan_text(plan: Plan, decision: Decision, code: Exit, paint: Paint) -> str:
+def view_lines(view: DaemonView | None, now: Now) -> list[str]:
+    """Whose verdicts, pushes and holds count, and how old they are; nothing when the plan looked by itself."""
+    if view is None:
+        return []
+    return [
+        f"beside a running process: its {len(view.verdicts)} probe verdicts, {len(view.pushes)} pushes and its holds count,"
+        f" observed {ago(view.at_wall, now.wall)}"
+    ]
+
+
+def plan_text(made: MadePlan, code: Exit, paint: Paint) -> str:
     """The plan, then its result with the exit code."""
-    lines = [_colored(line, paint) for line in to_text(plan).splitlines()]
-    return "\n".join([*lines, f"result: {result(plan, decision)} (exit {int(code)})"])
+    lines = [_colored(line, paint) for line in to_text(made.plan).splitlines()]
+    lines += [paint.dim(line) for line in view_lines(made.view, made.now)]
+    return "\n".join([*lines, f"result: {result(made.plan, made.decision)} (exit {int(code)})"])
 
 
 def _colored(line: str, paint: Paint) -> str:
@@ -42,11 +58,21 @@ def _colored(line: str, paint: Paint) -> str:
     )
 
 
-def plan_json(plan: Plan, decision: Decision, now: Now, code: Exit) -> dict[str, Any]:
-    """The plan's own JSON form, with its result, the exit code and the providers that cannot be read."""
+def plan_json(made: MadePlan, code: Exit) -> dict[str, Any]:
+    """The plan's own JSON form, with its result, the exit code, the providers that cannot be read, and whose view of health counts."""
+    plan, decision, now, view = made
     return {
         **to_json(plan, now.steady),
         "exit_code": int(code),
         "result": result(plan, decision),
         "unknown": dict(decision.status.unknown),
+        "beside": None
+        if view is None
+        else {
+            "as_of": utc(view.at_wall).isoformat(),
+            "age_seconds": max(0, now.wall - view.at_wall) / SECOND,
+            "revision": view.revision,
+            "verdicts": len(view.verdicts),
+            "pushes": len(view.pushes),
+        },
     }

@@ -37,6 +37,14 @@ def _digest(row: Row) -> str:
     return digest.rpartition("@")[2][:19] or "-"
 
 
+def revision_line(row: Row, now: int) -> str:
+    """One revision in a sentence: its state, what happens next, and the cause of its last change."""
+    declared = ", declared" if row["declared"] else ""
+    cause = f" (last change: {row['why']})" if row["why"] else ""
+    change = _next(row, now) if row["next"] is not None else "nothing happens to it by itself"
+    return f"revision {row['number']} ({row['revision'][:8]}{declared}): {row['status']}; {change}{cause}"
+
+
 def revision_lines(rows: Sequence[Row], paint: Paint, now: int) -> list[str]:
     """Two tables of the same revisions: their state, and their image and containers. `now` is the wall clock (ns)."""
     if not rows:

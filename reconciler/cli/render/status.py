@@ -34,6 +34,21 @@ def _cell(value: object) -> str:
     return "-" if value is None or value == "" else str(value)
 
 
+def revision_text(revision: Mapping[str, Any]) -> str:
+    """A revision by its number and the begin of its hash."""
+    short = str(revision["revision"][:8])
+    return f"{revision['number']} ({short})" if revision["number"] else short
+
+
+def serving_text(serving: Sequence[Mapping[str, Any]] | None) -> str:
+    """The revisions that serve, in a cell; with several of them, each with its number of replicas."""
+    if serving is None:
+        return "unknown"
+    if len(serving) == 1:
+        return revision_text(serving[0])
+    return ", ".join(f"{revision_text(revision)} x{revision['replicas']}" for revision in serving) or "none"
+
+
 def workload_lines(workloads: Sequence[Mapping[str, Any]], paint: Paint, now: int) -> list[str]:
     """The tables of workloads and of their replicas. `now` is the wall clock (ns)."""
     if not workloads:
@@ -43,11 +58,12 @@ def workload_lines(workloads: Sequence[Mapping[str, Any]], paint: Paint, now: in
             workload["key"].partition("/")[2],
             f"{workload['available']}/{workload['wanted']}",
             workload["condition"],
-            f"{workload['number']} ({workload['revision'][:8]})" if workload["number"] else workload["revision"][:8],
+            serving_text(workload.get("serving")),  # an older version stored none
+            revision_text(workload),
         ]
         for workload in workloads
     ]
-    lines = table(["WORKLOAD", "READY", "CONDITION", "REVISION"], rows, paint, frozenset({"CONDITION"}))
+    lines = table(["WORKLOAD", "READY", "CONDITION", "SERVING", "DECLARED"], rows, paint, frozenset({"CONDITION"}))
     replicas = [
         [
             replica["replica"].partition("/")[2] + ("" if replica["role"] == "current" else f" ({replica['role']})"),
@@ -141,6 +157,15 @@ def suspended_line(suspension: Mapping[str, Any], paint: Paint, now: int) -> str
     return f"{paint.warn('suspended')}: {name}{probes} by {who} {end}: {reason}"
 
 
+def declared_lines(workload: Mapping[str, Any], paint: Paint) -> list[str]:
+    """What the manifests say that suspends a workload; an older version stored none of it."""
+    return [
+        f"{paint.warn('suspended')}: {cause['message']}; next step: {cause['next_step']}"
+        for cause in workload.get("suspended_by", ())
+        if cause["declared"]
+    ]
+
+
 def status_lines(stored: Stored, paint: Paint, now: int) -> list[str]:
     """Tables of workloads, replicas and names, then unreadable providers, suspensions and orphans. `now` is the wall clock (ns)."""
     status = stored["status"]
@@ -150,6 +175,7 @@ def status_lines(stored: Stored, paint: Paint, now: int) -> list[str]:
     if unknown:
         lines += ["", *(f"{paint.bad('cannot be read')}: {name}: {reason}" for name, reason in sorted(unknown.items()))]
     suspensions = [suspended_line(suspension, paint, now) for suspension in status.get("suspensions", ())]
+    suspensions += dict.fromkeys(line for workload in status["workloads"] for line in declared_lines(workload, paint))
     if suspensions:
         lines += ["", *suspensions]
     for renamed in status.get("renamed", ()):

@@ -9,7 +9,17 @@ from typing import Any
 
 from reconciler.cli.render.paint import Paint
 from reconciler.cli.render.times import ago, ahead
+from reconciler.core.model.reasons import Act
 from reconciler.core.status.objects import State
+
+_RESTARTS = frozenset({Act.RESTART.value, Act.RECREATE.value})
+
+_ELSE = {
+    "outgoing": "it belongs to a revision that is being replaced, and is removed once its successor serves",
+    "surplus": "it is no longer wanted, and is removed once it is out of service",
+    "kept": "it belongs to an earlier revision and is kept, stopped, for a rollback",
+}
+"""Why containers with another role than their replica's present one are not restarted. A waiting one is probed and judged like it."""
 
 SHOWN_LOG = 10
 """Log lines of a piece of evidence in the text; JSON has all of them."""
@@ -17,13 +27,16 @@ SHOWN_LOG = 10
 
 def why(replica: Mapping[str, Any], holds: Sequence[Mapping[str, Any]], now: int) -> str:
     """The sentence. `holds` are those of this replica, `now` is the wall clock (ns)."""
-    if replica["role"] != "current":
-        return f"not restarted: it is {replica['role']} and about to be removed"
-    held = next((hold for hold in holds if hold["action"].startswith(("restart ", "recreate "))), None)
-    if held is not None:
-        retry = "" if held["until_wall"] is None else f"; retried {ahead(held['until_wall'], now)}"
-        next_step = f"; next step: {held['next_step']}" if held["next_step"] else ""
-        return f"not restarted now: {held['action']} is held by {held['rule']} ({held['message']}){retry}{next_step}"
+    if replica["role"] in _ELSE:
+        return f"not restarted: {_ELSE[replica['role']]}"
+    held = [hold for hold in holds if hold.get("act") in _RESTARTS]  # an older version stored no act
+    if held:
+        rules = " and by ".join(f"{hold['rule']} ({hold['message']})" for hold in held)
+        ends = [hold["until_wall"] for hold in held]
+        retry = "" if None in ends else f"; retried {ahead(max(ends), now)}"
+        steps = "; ".join(dict.fromkeys(hold["next_step"] for hold in held if hold["next_step"]))
+        next_step = f"; next step: {steps}" if steps else ""
+        return f"not restarted now: {held[0]['action']} is held by {rules}{retry}{next_step}"
     if replica["state"] == State.RESTARTING.value:
         return f"being restarted ({replica['reason']})"
     if replica["runtime"] != "running":

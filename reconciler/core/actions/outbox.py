@@ -6,7 +6,7 @@
 from dataclasses import replace
 
 from providers.actions import Action, CutSessions, RemoveEndpoint, SetWeight
-from reconciler.core.actions import asked
+from reconciler.core.actions import asked, held_action
 from reconciler.core.limits import suspensions
 from reconciler.core.model.ledger import Grant, Ledger
 from reconciler.core.model.reasons import Hold, Wait, Waiting
@@ -47,7 +47,7 @@ class Outbox:
         if hold is None:
             self.steps.append(step)
         else:
-            self.holds.append(hold)
+            self.holds.append(replace(hold, held=held_action.of(step.action)))
 
     def _changed(self, action: Action) -> int:
         """When the cause of a pool's refusals may have changed last (wall clock, ns)."""

@@ -141,7 +141,7 @@ def _of(grant: Grant, key: str) -> bool:
 def _unreadable(want: Want, policy: DNSPolicy) -> Hold:
     message = f"zone {policy.zone} cannot be read, so it is not known how many other replicas {policy.host} publishes"
     next_step = f"make provider {policy.provider} reachable; it is retried automatically"
-    return Hold(want.object, want.id, Rule.UNKNOWN_ZONE, message, next_step=next_step)
+    return Hold(want.object, want.id, Rule.UNKNOWN_ZONE, message, next_step=next_step, held=want.held)
 
 
 def _too_few(want: Want, workload: Workload, policy: DNSPolicy, kept: int, floor: int, soon: bool) -> Hold | Wait:
@@ -153,4 +153,4 @@ def _too_few(want: Want, workload: Workload, policy: DNSPolicy, kept: int, floor
     next_step = f"find out why no more are published: reconcile explain {policy.key}"
     if workload.replicas - workload.max_unavailable > 1:
         next_step += f"; or raise availability.maxUnavailable of {workload.key}"
-    return Hold(want.object, want.id, Rule.BUDGET, message, next_step=next_step)
+    return Hold(want.object, want.id, Rule.BUDGET, message, next_step=next_step, held=want.held)

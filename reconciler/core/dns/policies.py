@@ -19,7 +19,7 @@ from reconciler.core.dns.takeover import TakeOvers
 from reconciler.core.dns.targets import TargetAddress, TargetContext
 from reconciler.core.model.dns_memory import NOTHING, NameRow
 from reconciler.core.model.ledger import Ledger
-from reconciler.core.model.reasons import Hold, Reason, Rule, Wait, Waiting
+from reconciler.core.model.reasons import Act, HeldAction, Hold, Reason, Rule, Wait, Waiting
 from reconciler.core.replicas.snapshot import Snapshot
 
 _PASS, _FAIL, _KEPT = ProbeValue.PASS, ProbeValue.FAIL, Mode.KEPT
@@ -193,11 +193,15 @@ class _Comparison:
             why_not = "; ".join(sorted({note.message for note in adapted.notes if note.key.name == policy.host}))
             message = f"provider {policy.provider} cannot publish {policy.host}: {why_not}"
             next_step = "give the target addresses instead of a host name, or use a provider that supports aliases"
-            self.out.holds.append(
-                Hold(policy.key, f"publish {policy.host}", Rule.CANNOT_PUBLISH, message, next_step=next_step)
-            )
+            self.out.holds.append(self._held(f"publish {policy.host}", Rule.CANNOT_PUBLISH, message, next_step))
             return None
         return self.current if adapted.records == self.current else adapted.records
+
+    def _held(self, action: str, rule: Rule, message: str, next_step: str) -> Hold:
+        """A hold of everything at the host: the health of every target address counts for nothing there."""
+        addresses = {target_address.address for target_address in self.target_addresses} | self.reachable
+        held = HeldAction(Act.RECORDS, host=self.policy.host, addresses=tuple(sorted(addresses)))
+        return Hold(self.policy.key, action, rule, message, next_step=next_step, held=held)
 
     def _keep(self) -> Sets:
         """Keep the published record sets, with a hold where something would be withdrawn."""
@@ -214,7 +218,14 @@ class _Comparison:
             message = f"no address of {policy.host} is known to be ready, so the published ones stay: {stay}"
             next_step = f"bring an endpoint of {policy.key} back, or delete the policy to remove the name"
             self.out.holds.append(
-                Hold(policy.key, f"withdraw {', '.join(going)}", Rule.LAST_RECORD, message, next_step=next_step)
+                Hold(
+                    policy.key,
+                    f"withdraw {', '.join(going)}",
+                    Rule.LAST_RECORD,
+                    message,
+                    next_step=next_step,
+                    held=HeldAction(Act.RECORDS, host=policy.host, addresses=tuple(going)),
+                )
             )
         return self.current
 
@@ -305,6 +316,4 @@ class _Comparison:
             foreign, zone.owners, policy.zone, can_adopt, "give the policy another host"
         )
         self.out.own.setdefault((policy.provider, policy.zone), set()).update(key.name for key in self.current)
-        self.out.holds.append(
-            Hold(policy.key, f"publish {policy.host}", Rule.FOREIGN_RECORD, message, next_step=next_step)
-        )
+        self.out.holds.append(self._held(f"publish {policy.host}", Rule.FOREIGN_RECORD, message, next_step))

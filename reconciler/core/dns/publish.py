@@ -35,26 +35,27 @@ def publish(snap: Snapshot, names: Names, pruning: Pruning, over_limit: Mapping[
     unapproved = _unapproved_names(names, pruning)
     replacing: dict[str, list[RecordDiff]] = {}
     for diff in names.changes:
-        hold = suspensions.suspended_document(
-            snap.desired, out.ledger, diff.object, f"records of {diff.key.name}", out.now
+        holds = suspensions.suspended_document(
+            snap.desired, out.ledger, diff.object, f"records of {diff.key.name}", out.now, diff.held
         )
-        if hold is None and diff.edited:
-            hold = _mass_hold(snap, diff, pruning, over_limit)
-        if hold is None and (*diff.provider_zone, diff.key.name, diff.object) in unapproved:
+        if not holds and diff.edited:
+            holds = _listed(_mass_hold(snap, diff, pruning, over_limit))
+        if not holds and (*diff.provider_zone, diff.key.name, diff.object) in unapproved:
             # What replaces nothing is written together with another set of its name, whose hold says why.
             if diff.replaces:
                 replacing.setdefault(diff.object, []).append(diff)
             continue
-        if hold is None:
-            hold = other_writers.hold(out.ledger.written, diff, names, out.now)
-        _add(diff, hold, due, out)
+        if not holds:
+            holds = _listed(other_writers.hold(out.ledger.written, diff, names, out.now))
+        _add(diff, holds, due, out)
     for obj, diffs in replacing.items():
         out.holds += _replace_holds(snap, obj, diffs, pruning)
     for stray in names.strays:
         action = f"delete {stray.key.name} {stray.key.type}"
         item = deletions.item(stray) if pruning.mass else ""
         hold = prune_guard.hold(snap.desired, out.ledger, pruning, stray.object, action, item, out.now)
-        _add(stray, hold if hold is not None else _mass_hold(snap, stray, pruning, over_limit), due, out)
+        hold = hold if hold is not None else _mass_hold(snap, stray, pruning, over_limit)
+        _add(stray, _listed(hold), due, out)
     withdrawals: dict[str, list[Withdrawal]] = {}
     if due:
         links = Links(snap)
@@ -168,9 +169,13 @@ def _put_list(division: Division, out: Outbox) -> None:
             out.put(step)
 
 
-def _add(diff: RecordDiff, hold: Hold | None, due: dict[ZoneKey, list[RecordDiff]], out: Outbox) -> None:
-    if hold is not None:
-        out.holds.append(hold)
+def _listed(hold: Hold | None) -> list[Hold]:
+    return [] if hold is None else [hold]
+
+
+def _add(diff: RecordDiff, holds: list[Hold], due: dict[ZoneKey, list[RecordDiff]], out: Outbox) -> None:
+    if holds:
+        out.holds.extend(holds)
     else:
         due.setdefault((diff.provider, diff.zone), []).append(diff)
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from providers.facts import RecordKey, RecordSet, ZoneFact
-from reconciler.core.model.reasons import Reason
+from reconciler.core.model.reasons import Act, HeldAction, Reason
 
 ADDRESS_TYPES = ("A", "AAAA")
 
@@ -53,6 +53,12 @@ class RecordDiff(NamedTuple):
     def provider_zone(self) -> ZoneKey:
         """Provider and zone of the set."""
         return self.provider, self.zone
+
+    @property
+    def held(self) -> HeldAction:
+        """This difference as what a hold holds: the values that would come or go."""
+        before, after = (frozenset(record.values) if record else frozenset() for record in (self.before, self.after))
+        return HeldAction(Act.RECORDS, host=self.key.name, addresses=tuple(sorted(before ^ after)))
 
 
 class ZoneIndex:

@@ -12,7 +12,7 @@ from providers.actions import ChangeRecords, RecordChange
 from reconciler.core.actions.steps import Links, records_id
 from reconciler.core.dns import record_lists, records
 from reconciler.core.dns.records import RecordDiff
-from reconciler.core.model.reasons import Hold, Reason, Wait
+from reconciler.core.model.reasons import UNSPECIFIED, Hold, Reason, Wait
 from reconciler.core.model.step import Step
 
 Group = Sequence[RecordDiff]
@@ -61,7 +61,7 @@ def merged(holds: Iterable[Hold], waits: Iterable[Wait]) -> tuple[list[Hold], li
     alike_holds: dict[Hold, list[Hold]] = {}
     for hold in holds:
         alike_holds.setdefault(
-            replace(hold, action="") if hold.object.startswith(record_lists.PREFIX) else hold, []
+            replace(hold, action="", held=UNSPECIFIED) if hold.object.startswith(record_lists.PREFIX) else hold, []
         ).append(hold)
     alike_waits: dict[Wait, list[Wait]] = {}
     for wait in waits:

@@ -18,7 +18,7 @@ from reconciler.core.health import precedence
 from reconciler.core.health.belief import Belief
 from reconciler.core.model.instant import FOREVER, Now, due, elapsed, instant, next_after
 from reconciler.core.model.ledger import Grant
-from reconciler.core.model.reasons import Hold, Reason, Rule, Wait, Waiting
+from reconciler.core.model.reasons import Act, HeldAction, Hold, Reason, Rule, Wait, Waiting
 
 TAKEN_BACK = "it is not draining any more"
 """The end of the replacement of a replica that pushed draining and that an operator forced up before the stop."""
@@ -75,12 +75,29 @@ class Progress:
     ended: str = ""
 
 
+def _held(
+    grant: Grant,
+    fact: ContainerFact,
+    rule: Rule,
+    message: str,
+    *,
+    until: int | None = None,
+    next_step: str = "",
+    act: Act = Act.STOP,
+) -> Progress:
+    """The stop or removal of a container, held by a rule."""
+    held = HeldAction(act, (fact.id,))
+    return Progress(
+        grant, hold=Hold(grant.object, act.value, rule, message, until=until, next_step=next_step, held=held)
+    )
+
+
 def _leave_names(grant: Grant, fact: ContainerFact, exit_: Exit, empty: bool, now: Now) -> Progress | Grant:
     """Out of every name, then the TTL. Returns a grant when no resolver can know the address any more."""
     if exit_.unreadable_zone:
         message = f"zone {exit_.unreadable_zone} cannot be read, so {fact.name} may still be published"
         retry = next_after(exit_.unreadable_zone_since, SECOND, now)
-        return Progress(grant, hold=Hold(grant.object, "stop", Rule.UNKNOWN_ZONE, message, until=retry))
+        return _held(grant, fact, Rule.UNKNOWN_ZONE, message, until=retry)
     if exit_.named:
         if exit_.kept and empty:
             # The name keeps its last address; the manifest allows that no replica is available there.
@@ -89,7 +106,7 @@ def _leave_names(grant: Grant, fact: ContainerFact, exit_: Exit, empty: bool, no
         if exit_.kept:
             message = f"{fact.name} has the last address of a name, and a name is never left empty"
             next_step = "start a replacement, or delete the DNSPolicy to remove the name"
-            return Progress(grant, hold=Hold(grant.object, "stop", Rule.LAST_RECORD, message, next_step=next_step))
+            return _held(grant, fact, Rule.LAST_RECORD, message, next_step=next_step)
         return Progress(grant, wait=Wait(grant.object, Waiting.NAMES, f"{fact.name} is still published"))
     if grant.names_out is None:
         grant = grant._replace(names_out=instant(now))
@@ -163,8 +180,7 @@ def _leave_pools(grant: Grant, fact: ContainerFact, exit_: Exit, drain: Drain, n
             return Progress(grant, wait=Wait(grant.object, Waiting.WEIGHT, f"{fact.name} still has weight", retry))
         message = f"another writer keeps the weight of {fact.name} in pool {exit_.contested}"
         next_step = f"stop the other writer of pool {exit_.contested}"
-        hold = Hold(grant.object, "stop", Rule.CONFLICTING_WRITER, message, until=retry, next_step=next_step)
-        return Progress(grant, hold=hold)
+        return _held(grant, fact, Rule.CONFLICTING_WRITER, message, until=retry, next_step=next_step)
     if exit_.unreadable_pool:
         unreadable_for = now.steady - exit_.unreadable_pool_since
         urgent = grant.cause in URGENT
@@ -173,7 +189,7 @@ def _leave_pools(grant: Grant, fact: ContainerFact, exit_: Exit, drain: Drain, n
             if not urgent:
                 retry = next_after(exit_.unreadable_pool_since, SECOND, now)
             message = f"pool {exit_.unreadable_pool} cannot be read, so {fact.name} may still get traffic"
-            return Progress(grant, hold=Hold(grant.object, "stop", Rule.UNKNOWN_POOL, message, until=retry))
+            return _held(grant, fact, Rule.UNKNOWN_POOL, message, until=retry)
     if grant.weight_out is None:
         pooled = grant.pooled or exit_.pooled
         grant = grant._replace(weight_out=instant(now), pooled=pooled, quiet=None, epochs=exit_.epochs)
@@ -202,7 +218,7 @@ def _remove(grant: Grant, fact: ContainerFact, exit_: Exit, drain: Drain, now: N
     ):
         message = f"pool {exit_.unreadable_pool} cannot be read and may still point at {fact.name}"
         retry = next_after(exit_.unreadable_pool_since, SECOND, now)
-        return Progress(grant, hold=Hold(grant.object, "remove", Rule.UNKNOWN_POOL, message, until=retry))
+        return _held(grant, fact, Rule.UNKNOWN_POOL, message, until=retry, act=Act.REMOVE)
     return Progress(_out_since(grant, now), remove=True)
 
 

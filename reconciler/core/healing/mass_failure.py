@@ -244,7 +244,8 @@ def hold(snap: Snapshot, ledger: Ledger, outbreaks: Outbreaks, want: Want, ends:
             message = f"{many}; {row.canary} is restarted first, the others follow if it becomes available"
             until = ends.get(row.canary, FOREVER)
             until = next_after(0, SECOND, now) if until == FOREVER else until
-            return Hold(want.object, want.id, Rule.MASS_FAILURE, message, until=max(until, now.steady + 1))
+            retry = max(until, now.steady + 1)
+            return Hold(want.object, want.id, Rule.MASS_FAILURE, message, until=retry, held=want.held)
         if row.last is not None:
             until = due(row.last, pause(row.failures, limits), now)
             if until > now.steady:
@@ -253,5 +254,7 @@ def hold(snap: Snapshot, ledger: Ledger, outbreaks: Outbreaks, want: Want, ends:
                     "so their probe or a shared dependency is suspect"
                 )
                 next_step = "check the probe and the shared dependencies; one container is retried automatically"
-                return Hold(want.object, want.id, Rule.MASS_FAILURE, message, until=until, next_step=next_step)
+                return Hold(
+                    want.object, want.id, Rule.MASS_FAILURE, message, until=until, next_step=next_step, held=want.held
+                )
     return None

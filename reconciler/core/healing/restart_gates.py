@@ -5,6 +5,7 @@ hold. A disruption passes the gates once: its grant then stands until it is over
 in `gates`, because they stop every action. `gates` calls `heal`; `disruptions` calls `grace_of`.
 """
 
+from collections.abc import Callable, Iterable
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -29,7 +30,7 @@ class Candidate(NamedTuple):
 
 
 def _hold(want: Want, rule: Rule, message: str, until: int | None = None, next_step: str = "") -> Hold:
-    return Hold(want.object, want.id, rule, message, until=until, next_step=next_step)
+    return Hold(want.object, want.id, rule, message, until=until, next_step=next_step, held=want.held)
 
 
 def _history_lost(candidate: Candidate) -> Hold | None:
@@ -190,7 +191,7 @@ def _observe(candidate: Candidate) -> Hold | None:
     why = observes(counters.snap.desired, workload)
     if not why:
         return None
-    return _hold(want, Rule.OBSERVE_ONLY, f"{want.container} would be restarted now, but {why}", next_step=_ACT)
+    return _hold(want, Rule.OBSERVE_ONLY, f"{want.container} is due for a restart, but {why}", next_step=_ACT)
 
 
 _ACT = "set restarts.mode to act and restarts.share to 100 in the Guard, and restarts.mode to act in the workload"
@@ -226,6 +227,9 @@ _GATES = (
 )
 
 
+_LASTING = (_foreign_healer, _failed, _attempts, _observe)
+"""Gates with holds that only an operator ends."""
+
 _LIMITS = (_history_lost, _foreign_healer, _attempts, _rate, _observe)
 
 
@@ -234,19 +238,29 @@ def limit(want: Want, workload: Workload, counters: RestartCounters) -> Hold | N
 
     It is no failure: neither the back-off nor the rules of a mass failure apply. The caller asks the budget, and grants it.
     """
+    return _first(_LIMITS, Candidate(want, workload, counters))
+
+
+def lasting(want: Want, workload: Workload, counters: RestartCounters) -> Hold | None:
+    """The hold of a restart for failed health that does not end by itself, whatever else holds it now."""
     candidate = Candidate(want, workload, counters)
-    return next((hold for gate in _LIMITS if (hold := gate(candidate)) is not None), None)
+    return next((hold for gate in _LASTING if (hold := gate(candidate)) is not None and hold.until is None), None)
+
+
+def _first(gates: Iterable[Callable[[Candidate], Hold | None]], candidate: Candidate) -> Hold | None:
+    """The first hold; one that does not end by itself comes before one that does, because then nothing happens at its end."""
+    first = next((hold for gate in gates if (hold := gate(candidate)) is not None), None)
+    if first is None or first.until is None:
+        return first
+    return lasting(*candidate) or first
 
 
 def heal(want: Want, workload: Workload, counters: RestartCounters) -> Hold | None:
     """Ask all gates about one restart or recreation for failed health; grant it when none holds."""
-    candidate = Candidate(want, workload, counters)
-    for gate in _GATES:
-        hold = gate(candidate)
-        if hold is not None:
-            return hold
-    counters.grant(want)
-    return None
+    hold = _first(_GATES, Candidate(want, workload, counters))
+    if hold is None:
+        counters.grant(want)
+    return hold
 
 
 def grace_of(container: Container, cause: Reason, pod_grace: int) -> int:

@@ -58,9 +58,6 @@ def hold(desired: Desired, ledger: Ledger, pruning: Pruning, obj: str, action: s
         message = f"{obj} is orphaned (owned, but in no manifest), and pruning is off"
         next_step = "run with --prune, or set spec.prune of the Instance to true"
         return Hold(obj, action, Rule.PRUNE_OFF, message, next_step=next_step)
-    window = windows.hold(desired, Held.PRUNE, obj, action, now)
-    if window is not None:
-        return window
     if not desired.complete:
         message = f"only a part of the manifests was read, so another file may still declare {obj}"
         next_step = "run on the root directory of the manifests"
@@ -73,6 +70,10 @@ def hold(desired: Desired, ledger: Ledger, pruning: Pruning, obj: str, action: s
         message = f"the inventory was made from {before}, but this run reads {desired.source}"
         next_step = "run once with --take-over if this is intended"
         return Hold(obj, action, Rule.SOURCE_CHANGED, message, next_step=next_step)
+    # After what only an operator ends: nothing happens when a window closes and the source is still another one.
+    open_windows = windows.holds(desired, Held.PRUNE, obj, action, now)
+    if open_windows:
+        return max(open_windows, key=lambda window: window.until or 0)  # one answer: the one that ends last
     absence = ledger.absences.get(obj)
     proven = (
         absence is not None

@@ -4,13 +4,14 @@ Called by `gates` for candidates, by `disruptions` for the next step of a disrup
 for names.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from manifests.values.desired import SECOND, Desired
 from reconciler.core.limits import backoff
 from reconciler.core.model.instant import Now, next_after
 from reconciler.core.model.ledger import Ledger, StepFailure
-from reconciler.core.model.reasons import Hold, Rule
+from reconciler.core.model.reasons import UNSPECIFIED, HeldAction, Hold, Rule
 
 
 def node_key(node: str) -> str:
@@ -19,36 +20,56 @@ def node_key(node: str) -> str:
 
 
 class Subject(NamedTuple):
-    """What an action is about: the document, such as `workload/web`; the object, such as `workload/web/0`; and its node."""
+    """What an action is about: the document, such as `workload/web`; the object, such as `workload/web/0`; and its node.
+
+    `by_manifest` tells that the document itself has `suspend: true`, where that stops the action.
+    """
 
     key: str
     object: str
     node: str = ""
+    by_manifest: bool = False
 
 
-def suspended(desired: Desired, ledger: Ledger, subject: Subject, action: str, now: Now) -> Hold | None:
-    """The hold of the Guard or of a suspension on an object, most general first; None when nothing stops it."""
+def suspended(
+    desired: Desired, ledger: Ledger, subject: Subject, action: str, now: Now, held: HeldAction = UNSPECIFIED
+) -> list[Hold]:
+    """The holds of the Guard, of suspensions and of the manifest on an object, most general first; empty when nothing stops it.
+
+    All of them, because each of them alone stops the action: the end of one says nothing while another one has no end.
+    """
+    holds: list[Hold] = []
     if desired.guard.suspend:
         next_step = "set spec.suspend of the Guard to false"
-        return Hold(subject.object, action, Rule.SUSPENDED, "the Guard suspends all actions", next_step=next_step)
-    keys = ("*", node_key(subject.node), subject.key, subject.object)
-    return _by_key(desired, ledger, keys, subject.object, action, now)
+        message = "the Guard suspends all actions"
+        holds.append(Hold(subject.object, action, Rule.SUSPENDED, message, next_step=next_step, held=held))
+    keys = dict.fromkeys(("*", node_key(subject.node), subject.key, subject.object))
+    holds += _by_key(desired, ledger, keys, subject.object, action, now, held)
+    if subject.by_manifest:
+        next_step = f"set spec.suspend of {subject.key} to false"
+        message = f"the manifest suspends {subject.key}"
+        holds.append(Hold(subject.object, action, Rule.SUSPENDED, message, next_step=next_step, held=held))
+    return holds
 
 
-def _by_key(desired: Desired, ledger: Ledger, keys: tuple[str, ...], obj: str, action: str, now: Now) -> Hold | None:
-    """The hold of the deny list or of a suspension on one of these keys."""
+def _by_key(
+    desired: Desired, ledger: Ledger, keys: Iterable[str], obj: str, action: str, now: Now, held: HeldAction
+) -> list[Hold]:
+    """The holds of the deny list and of suspensions on these keys."""
+    holds: list[Hold] = []
     for key in keys:
         if key in desired.guard.deny:
             next_step = f"remove {key} from spec.deny of the Guard"
-            return Hold(obj, action, Rule.DENIED, f"spec.deny of the Guard names {key}", next_step=next_step)
+            message = f"spec.deny of the Guard names {key}"
+            holds.append(Hold(obj, action, Rule.DENIED, message, next_step=next_step, held=held))
         suspension = ledger.suspensions.get(key)
         if suspension is not None:
             reason = suspension.reason or "no reason given"
             message = f"{suspension.who or 'an operator'} suspended {'everything' if key == '*' else key}: {reason}"
             until = now.steady + suspension.until_wall - now.wall if suspension.until_wall else None
             resume = "reconcile resume --all" if key == "*" else f"reconcile resume {key}"
-            return Hold(obj, action, Rule.SUSPENDED, message, until=until, next_step=resume)
-    return None
+            holds.append(Hold(obj, action, Rule.SUSPENDED, message, until=until, next_step=resume, held=held))
+    return holds
 
 
 def probes_suspended(ledger: Ledger, now: Now) -> frozenset[str]:
@@ -60,9 +81,11 @@ def probes_suspended(ledger: Ledger, now: Now) -> frozenset[str]:
     )
 
 
-def suspended_document(desired: Desired, ledger: Ledger, key: str, action: str, now: Now) -> Hold | None:
-    """The hold on a Service or DNSPolicy itself. Suspending workloads does not stop weights and names."""
-    return _by_key(desired, ledger, (key,), key, action, now)
+def suspended_document(
+    desired: Desired, ledger: Ledger, key: str, action: str, now: Now, held: HeldAction = UNSPECIFIED
+) -> list[Hold]:
+    """The holds on a Service or DNSPolicy itself. Suspending workloads does not stop weights and names."""
+    return _by_key(desired, ledger, (key,), key, action, now, held)
 
 
 def busy(names: frozenset[str], step: str, target: str, obj: str, now: Now) -> Hold | None:

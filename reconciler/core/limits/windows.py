@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 from manifests.values.desired import SECOND, Desired
 from manifests.values.limits import Held, Window
 from reconciler.core.model.instant import FOREVER, Now
-from reconciler.core.model.reasons import Hold, Rule
+from reconciler.core.model.reasons import UNSPECIFIED, HeldAction, Hold, Rule
 
 _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 _BACK = 400
@@ -49,8 +49,9 @@ def opening(window: Window, wall: int) -> tuple[int, int]:
     return end, end
 
 
-def hold(desired: Desired, kind: Held, obj: str, action: str, now: Now) -> Hold | None:
-    """The hold of the first open window, by name, that holds actions of this kind."""
+def holds(desired: Desired, kind: Held, obj: str, action: str, now: Now, held: HeldAction = UNSPECIFIED) -> list[Hold]:
+    """The holds of all open windows, by name, that hold actions of this kind."""
+    found: list[Hold] = []
     for window in desired.guard.windows:
         if kind not in window.holds:
             continue
@@ -58,8 +59,9 @@ def hold(desired: Desired, kind: Held, obj: str, action: str, now: Now) -> Hold 
         if until:
             message = f"window {window.name} of the Guard holds {kind.value} actions"
             next_step = f"wait until the window closes, or remove {kind.value} from window {window.name} of the Guard"
-            return Hold(obj, action, Rule.WINDOW, message, until=now.steady + until - now.wall, next_step=next_step)
-    return None
+            retry = now.steady + until - now.wall
+            found.append(Hold(obj, action, Rule.WINDOW, message, until=retry, next_step=next_step, held=held))
+    return found
 
 
 def wake_at(desired: Desired, now: Now) -> int:

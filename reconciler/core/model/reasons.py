@@ -6,6 +6,8 @@ A rule never returns a bare boolean: it returns a value with its reason, its evi
 from dataclasses import dataclass
 from enum import StrEnum
 
+from providers.facts import Endpoint
+
 
 class Reason(StrEnum):
     """Why something has its state, or why a step is taken. Operators read the value."""
@@ -167,12 +169,49 @@ class Waiting(StrEnum):
     STEADY = "steady health"
 
 
+class Act(StrEnum):
+    """The kind of action that a hold is about."""
+
+    CREATE = "create"
+    START = "start"
+    UPDATE = "update"
+    RESTART = "restart"
+    RECREATE = "recreate"
+    RETIRE = "retire"
+    STOP = "stop"
+    REMOVE = "remove"
+    WEIGHT = "weight"
+    RECORDS = "records"
+    ACTIVATE = "activate"
+    OTHER = "other"
+    """No call of a provider, or one that no report needs as a value."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldAction:
+    """What a hold holds, as values, so that nothing has to be read out of its text.
+
+    containers: ids of containers that the action is about. pool: `provider/pool` of a weight, `endpoints` the members whose weight is
+    held. addresses: those that a name keeps or does not get; `host` is that name.
+    """
+
+    act: Act = Act.OTHER
+    containers: tuple[str, ...] = ()
+    pool: str = ""
+    endpoints: tuple[Endpoint, ...] = ()
+    host: str = ""
+    addresses: tuple[str, ...] = ()
+
+
+UNSPECIFIED = HeldAction()
+
+
 @dataclass(frozen=True, slots=True)
 class Hold:
     """An action that would be done but is not, with its rule.
 
     `until` is the steady instant of the next try; without one, `next_step` says what the operator has to do. `since` is the steady
-    instant from which its age counts, where a rule knows one.
+    instant from which its age counts, where a rule knows one. `action` is what is held as text, `held` as values.
     """
 
     object: str
@@ -182,13 +221,18 @@ class Hold:
     until: int | None = None
     next_step: str = ""
     since: int | None = None
+    held: HeldAction = UNSPECIFIED
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Progress that needs time or the outside world. `until` is the steady instant at which it ends by itself."""
+    """Progress that needs time or the outside world.
+
+    `until` is the steady instant at which it ends by itself. `container` is the id of the one that waits, where it is about one.
+    """
 
     object: str
     waiting: Waiting
     message: str
     until: int | None = None
+    container: str = ""

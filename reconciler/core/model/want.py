@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from manifests.values.desired import Workload
 from providers.facts import ContainerFact, ProbeValue
-from reconciler.core.model.reasons import Reason
+from reconciler.core.model.reasons import Act, HeldAction, Reason
 
 
 class Kind(StrEnum):
@@ -45,3 +45,8 @@ class Want(NamedTuple):
     def disrupts(self) -> bool:
         """Whether it may stop a running container."""
         return self.kind in _DISRUPTIVE
+
+    @property
+    def held(self) -> HeldAction:
+        """This candidate as what a hold holds."""
+        return HeldAction(Act(self.kind.value), () if self.fact is None else (self.fact.id,))

@@ -1,8 +1,9 @@
-"""Templates of revisions that have the traffic, or wait for it, and are not declared any more: to recreate a lost replica of them.
+"""Templates of revisions that are declared, or were and still have containers: a plan says what differs from them.
 
-Only where revisions stand beside each other (`activate`, `canary`): there a newer template may be declared for hours while an older one
-serves. The ledger keeps them as JSON, written once when a revision is declared; secrets are in it by reference only. If they are lost,
-containers go on, and a replica that is gone is reported and not recreated. `decide` calls `keep`; `differences` asks `made_from`.
+Where revisions stand beside each other (`activate`, `canary`), a newer template may be declared for hours while an older one serves: there
+a lost replica is recreated from them. The ledger keeps them as JSON, written once when a revision is declared; secrets are in it by
+reference only. If they are lost, containers go on, a plan says less, and a replica of an earlier revision that is gone is reported and
+not recreated. `decide` calls `keep`; `differences` asks `made_from`, `forecast` asks `changed`.
 """
 
 from collections.abc import Mapping
@@ -13,16 +14,22 @@ from manifests.values.rollouts import STAGED
 from reconciler.core.model import value_json
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.revision import Standing, revision_key
+from reconciler.core.replicas import template_changes
 from reconciler.core.replicas.roster import Group
 from reconciler.core.replicas.snapshot import Snapshot
+from reconciler.core.replicas.template_changes import FieldChange
 
 
 def keep(snap: Snapshot, ledger: Ledger) -> Ledger:
     """The ledger with the templates of revisions that are declared, serve, wait or are kept, without all others."""
     kept: dict[str, str] = {}
     for key, group in snap.roster.groups.items():
-        if group.workload.strategy in STAGED and not group.workload.restart_only:
+        if group.workload.restart_only:
+            continue
+        if group.workload.strategy in STAGED:
             kept |= _of(key, group, ledger)
+        else:
+            _one_by_one(key, group, ledger, kept)
     return ledger if kept == ledger.templates else replace(ledger, templates=kept)
 
 
@@ -44,11 +51,42 @@ def _of(key: str, group: Group, ledger: Ledger) -> Mapping[str, str]:
     return known
 
 
+def _one_by_one(key: str, group: Group, ledger: Ledger, kept: dict[str, str]) -> None:
+    """Keep the declared template, and those of the containers that it replaces. Usually that is one look-up."""
+    known, declared = ledger.templates, group.workload.template
+    current = revision_key(key, declared.revision)
+    kept[current] = known.get(current) or value_json.write_short(declared)
+    for belief in (*group.outgoing, *group.surplus) if group.outgoing or group.surplus else ():
+        mark = belief.fact.mark
+        name = "" if mark is None else revision_key(key, mark.revision)
+        if name in known:
+            kept[name] = known[name]
+
+
+def changed(ledger: Ledger, group: Group) -> tuple[str, tuple[FieldChange, ...] | None] | None:
+    """The revision that the declared one replaces, and the fields that differ (None: its template is not known).
+
+    None where nothing is replaced.
+    """
+    wanted = group.workload.template.revision
+    members = (*group.current.values(), *group.outgoing, *group.surplus)
+    revisions = [belief.fact.mark.revision for belief in members if belief.fact.mark is not None]
+    others = [revision for revision in revisions if revision != wanted]
+    if not others:
+        return None
+    before = max(sorted(set(others)), key=others.count)
+    text = ledger.templates.get(revision_key(group.workload.key, before))
+    template = None if text is None else value_json.parse(Template, text)
+    return before, None if template is None else template_changes.changes(template, group.workload.template)
+
+
 def made_from(ledger: Ledger, workload: Workload, revision: str) -> Workload | None:
     """The workload as it was declared for this revision; None when that is not known any more.
 
     Settings that change on running containers are those declared now.
     """
+    if workload.strategy not in STAGED:
+        return None  # it only waits for its replacement
     text = ledger.templates.get(revision_key(workload.key, revision))
     template = value_json.parse(Template, text) if text is not None else None
     if template is None or template.revision != revision:

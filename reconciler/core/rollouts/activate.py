@@ -145,8 +145,8 @@ def _open(turn: Turn, evidence: Evidence, row: Revision) -> None:
     health = _health(row, turn.rollout, evidence)
     turn.until = min(turn.until, health.until)
     if row.revision != turn.rollout.back:
-        if evidence.hold is not None:
-            turn.holds.append(replace(evidence.hold, action=action))
+        if evidence.holds:
+            turn.holds += [replace(hold, action=action) for hold in evidence.holds]
             turn.rollout = turn.rollout if row.due is None else turn.rollout.put(row._replace(due=None))
             return
         if row.due is None:

@@ -12,7 +12,7 @@ from manifests.values.limits import Held
 from reconciler.core.limits import suspensions, windows
 from reconciler.core.model.instant import Now, next_after
 from reconciler.core.model.ledger import Ledger
-from reconciler.core.model.reasons import Hold, Rule
+from reconciler.core.model.reasons import Act, HeldAction, Hold, Rule
 from reconciler.core.model.revision import Rollout, Standing, due_at
 from reconciler.core.replicas.roster import Group
 from reconciler.core.replicas.snapshot import Snapshot
@@ -22,6 +22,8 @@ from reconciler.core.rollouts.health import Health
 from reconciler.core.rollouts.recheck import Recheck
 from reconciler.core.rollouts.start_failures import StartFailure
 
+_ACTIVATE = HeldAction(Act.ACTIVATE)
+
 
 class Evidence(NamedTuple):
     """The facts by which one workload is judged.
@@ -29,8 +31,8 @@ class Evidence(NamedTuple):
     health: revision -> its replicas that have the traffic or may get it; leaving replicas count as unknown. serving: the replicas
     of the revision that has the traffic, or may take it first; leaving replicas count by their probes. stopped: the revisions of
     replicas that are stopped and kept. leftover: the same, and the revisions of outgoing replicas. start_failures: of waiting
-    revisions. carrying, raised, short: as in `ReadBack`. hold: a suspension, a window or a clock jump that holds a due activation,
-    whatever the health; `activate` fills in its action. rechecks: revision -> the answers of its replicas since they are asked once
+    revisions. carrying, raised, short: as in `ReadBack`. holds: the suspensions and windows, or the clock jump, that hold a due
+    activation, whatever the health; `activate` fills in their action. rechecks: revision -> the answers of its replicas since they are asked once
     more. probed: the probes of all of them.
     """
 
@@ -44,7 +46,7 @@ class Evidence(NamedTuple):
     carrying: frozenset[str]
     raised: frozenset[str]
     short: frozenset[str]
-    hold: Hold | None
+    holds: tuple[Hold, ...]
     rechecks: Mapping[str, Recheck]
     probed: tuple[Container, ...]
 
@@ -55,7 +57,7 @@ def gather(snap: Snapshot, ledger: Ledger, group: Group, rollout: Rollout, jumpe
     first = rollout.active or workload.template.revision
     waiting = [row for row in rollout.rows if row.standing is Standing.SCHEDULED]
     due = any(due_at(row, now) <= now.steady for row in waiting) or bool(rollout.back)
-    hold = _hold(snap, ledger, workload, jumped) if due else None
+    holds = _holds(snap, ledger, workload, jumped) if due else ()
     excused = host_restart.excused(rollout, group, now)
     read = due or any(row.opened is not None for row in rollout.rows)
     pools = read_back.read_back(snap, group, [row.revision for row in rollout.rows]) if read else read_back.NOTHING
@@ -78,7 +80,7 @@ def gather(snap: Snapshot, ledger: Ledger, group: Group, rollout: Rollout, jumpe
         carrying=pools.carrying,
         raised=pools.raised,
         short=pools.short,
-        hold=hold,
+        holds=holds,
         probed=group.probed,
         rechecks={
             row.revision: answers
@@ -88,14 +90,14 @@ def gather(snap: Snapshot, ledger: Ledger, group: Group, rollout: Rollout, jumpe
     )
 
 
-def _hold(snap: Snapshot, ledger: Ledger, workload: Workload, jumped: bool) -> Hold | None:
-    """The hold of an activation that does not depend on the replicas: a clock jump, a suspension or a window."""
+def _holds(snap: Snapshot, ledger: Ledger, workload: Workload, jumped: bool) -> tuple[Hold, ...]:
+    """The holds of an activation that do not depend on the replicas: a clock jump, or suspensions and windows."""
     key, now = workload.key, snap.now
     if jumped:
         message = "the wall clock jumped against the steady clock, so due activations are checked again"
-        return Hold(key, "", Rule.CLOCK_JUMP, message, until=next_after(0, SECOND, now))
-    hold = suspensions.suspended(snap.desired, ledger, suspensions.Subject(key, key), "", now)
-    if hold is None and workload.suspend:
-        next_step = f"set spec.suspend of {key} to false"
-        hold = Hold(key, "", Rule.SUSPENDED, f"the manifest suspends {key}", next_step=next_step)
-    return hold or windows.hold(snap.desired, Held.ROLLOUT, key, "", now)
+        return (Hold(key, "", Rule.CLOCK_JUMP, message, until=next_after(0, SECOND, now), held=_ACTIVATE),)
+    subject = suspensions.Subject(key, key, by_manifest=workload.suspend)
+    return (
+        *suspensions.suspended(snap.desired, ledger, subject, "", now, _ACTIVATE),
+        *windows.holds(snap.desired, Held.ROLLOUT, key, "", now, _ACTIVATE),
+    )

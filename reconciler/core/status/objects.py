@@ -5,7 +5,7 @@ for `reconcile status` and the stored decision.
 """
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -20,14 +20,14 @@ from reconciler.core.limits import suspensions
 from reconciler.core.model.instant import Now
 from reconciler.core.model.ledger import Grant, Ledger
 from reconciler.core.model.observed import Observed
-from reconciler.core.model.reasons import Hold, Rule
+from reconciler.core.model.reasons import Act, Hold, Rule
 from reconciler.core.model.revision import why_failed
 from reconciler.core.replicas import memory
 from reconciler.core.replicas.availability import Availability
 from reconciler.core.replicas.roster import Roster, replica_name
 from reconciler.core.replicas.snapshot import Snapshot
 from reconciler.core.rollouts import replacement
-from reconciler.core.status import endpoints, revisions
+from reconciler.core.status import endpoints, revisions, serving
 from reconciler.core.status.names import check_rows, name_rows, record_rows
 from reconciler.core.traffic import pools
 
@@ -135,17 +135,18 @@ def state_of(belief: Belief, grant: Grant | None, *, failed: bool, held: bool) -
     """The state of a replica: the first of these that applies.
 
     Failed: it is not restarted again until an operator resumes it or its template changes. Restarting, Leaving: a disruption is
-    in progress. Held: an action on it is held. Ready, NotReady: its readiness. Running: it runs, and its readiness is unknown.
-    Pending: it was created and does not run yet.
+    in progress. Ready: it may serve, also while an action on it is held, such as its replacement. Held: it is not known to be ready, and
+    an action on it is held. NotReady: its readiness fails. Running: it runs, and its readiness is unknown. Pending: it was created and
+    does not run yet.
     """
     if failed:
         return State.FAILED
     if grant is not None:
         return State.RESTARTING if returns(grant) else State.LEAVING
-    if held:
-        return State.HELD
     if belief.ready is ProbeValue.PASS:
         return State.READY
+    if held:
+        return State.HELD
     if belief.fact.state is not ContainerState.RUNNING:
         return State.PENDING if belief.fact.state is ContainerState.CREATED else State.NOT_READY
     return State.NOT_READY if belief.ready is ProbeValue.FAIL else State.RUNNING
@@ -172,20 +173,28 @@ def _probe(verdicts: Probes | None, name: str, ever_passed: bool, now: Now) -> d
 
 
 class _Context(NamedTuple):
-    """Facts about all replicas: grants of recreations by replica, failed replicas, held replicas, weights by container."""
+    """Facts about all replicas: grants of recreations by replica, weights by container, what gets traffic, and what is held.
+
+    failed, held: ids of containers whose restarts have stopped, or of which an action is held. asked: replicas with a hold that is about
+    no container, such as an operator's drain.
+    """
 
     recreated: Mapping[str, Grant]
     failed: frozenset[str]
     held: frozenset[str]
+    asked: frozenset[str]
     weights: Mapping[str, int]
+    carrying: Mapping[str, bool | None]
 
 
 def _context(status: Status, holds: Sequence[Hold], facts: Mapping[tuple[str, str], PoolFact]) -> _Context:
-    grants = status.observed.ledger.grants
+    grants, desired, sight = status.observed.ledger.grants, status.desired, status.sight
+    carrying = {} if desired is None or sight is None else serving.carrying(desired, sight, status.roster)
     recreated = {grant.object: grant for grant in grants.values() if grant.recreate}
-    failed = frozenset(hold.object for hold in holds if hold.rule is Rule.FAILED)
-    held = frozenset(hold.object for hold in holds)
-    return _Context(recreated, failed, held, _weights(status, facts))
+    failed = frozenset(container for hold in holds if hold.rule is Rule.FAILED for container in hold.held.containers)
+    held = frozenset(container for hold in holds for container in hold.held.containers)
+    asked = frozenset(hold.object for hold in holds if not hold.held.containers and hold.held.act is not Act.CREATE)
+    return _Context(recreated, failed, held, asked, _weights(status, facts), carrying)
 
 
 def _replica(status: Status, key: str, belief: Belief, role: str, context: _Context, now: Now) -> dict[str, Any]:
@@ -193,7 +202,8 @@ def _replica(status: Status, key: str, belief: Belief, role: str, context: _Cont
     replica = memory.replica_of(key, fact.mark.ordinal if fact.mark else -1)
     grant = ledger.grants.get(fact.id) or (context.recreated.get(replica) if role == "current" else None)
     verdicts = status.observed.probes.get(fact.generation)
-    state = state_of(belief, grant, failed=replica in context.failed, held=replica in context.held)
+    held = fact.id in context.held or (role == "current" and replica in context.asked)
+    state = state_of(belief, grant, failed=fact.id in context.failed, held=held)
     return {
         "replica": replica,
         "container": fact.name,
@@ -232,12 +242,39 @@ def _workload(status: Status, workload: WorkloadStatus, instance: str, context: 
         "condition": workload.condition.value,
         "containers": [container.name for container in (template.container, *template.sidecars)],
         "replicas": [_replica(status, workload.key, belief, role, context, now) for belief, role in members],
+        "serving": serving.rows(status.observed.ledger, group, context.carrying),
+        "suspended_by": _suspended_by(status, group.workload, now),
         "missing": [
             replica_name(group.workload, instance, ordinal)
             for ordinal in range(workload.wanted)
             if ordinal not in existing
         ],
     }
+
+
+def _suspended_by(status: Status, workload: Workload, now: Now) -> list[dict[str, Any]]:
+    """Everything that suspends a workload or one of its nodes, each with its end (wall clock, ns; None: no end) and the next step.
+
+    `declared` tells that the manifests do, so that only a change of them ends it.
+    """
+    desired, ledger = status.desired, status.observed.ledger
+    if desired is None:
+        return []
+    holds: dict[Hold, None] = {}
+    declared: set[Hold] = set()
+    for node in workload.nodes or ("",):
+        subject = suspensions.Subject(workload.key, workload.key, node, workload.suspend)
+        holds |= dict.fromkeys(suspensions.suspended(desired, ledger, subject, "", now))
+        declared |= set(suspensions.suspended(desired, replace(ledger, suspensions={}), subject, "", now))
+    return [
+        {
+            "message": hold.message,
+            "declared": hold in declared,
+            "until_wall": None if hold.until is None else now.wall + hold.until - now.steady,
+            "next_step": hold.next_step or None,
+        }
+        for hold in holds
+    ]
 
 
 def replicas_of(status: Status) -> dict[Generation, tuple[str, ContainerFact]]:

@@ -170,6 +170,10 @@ def _next(workload: Workload, rollout: Rollout, row: Revision, now: Now) -> tupl
         end = row.activated.wall + times.bake
         others = any(other.revision != row.revision and keeps(other, times.window, now) for other in rollout.rows)
         return ("automatic rollback ends", end) if others and end > now.wall else ("", None)
+    if row.standing in {Standing.FAILED, Standing.EXPIRED} and row.revision == workload.template.revision:
+        # It waits for an operator: no instant and no event of the workload itself changes it.
+        retry = "of its activation time" if workload.strategy in STAGED else f"for: reconcile resume {workload.key}"
+        return f"waits for a change of the template, or {retry}", None
     if workload.strategy in STAGED and row.ended is not None and keeps(row, times.window, now):
         return "is removed", row.ended.wall + times.window
     if row.standing is Standing.ACTIVE and row.revision != workload.template.revision:

@@ -8,10 +8,10 @@ from enum import StrEnum
 
 from manifests.values.desired import SECOND, Balancer, Service
 from manifests.values.traffic import Panic
-from providers.facts import ContainerState, ProbeValue
+from providers.facts import ContainerState, Endpoint, ProbeValue
 from reconciler.core.health.belief import Belief
 from reconciler.core.model.instant import FOREVER, Instant, Now, due, elapsed
-from reconciler.core.model.reasons import Hold, Reason, Rule
+from reconciler.core.model.reasons import Act, HeldAction, Hold, Reason, Rule
 from reconciler.core.model.weight_memory import Cut, Weighed
 from reconciler.core.replicas.roster import Group
 
@@ -105,53 +105,73 @@ class Held:
 
     def __init__(self, service: Service, balancer: Balancer, considered: int, ready: int) -> None:
         self.service, self.balancer, self.considered, self.ready = service, balancer, considered, ready
-        self.names: dict[Floor, list[str]] = {}
+        self.members: dict[Floor, list[tuple[str, str, Endpoint]]] = {}
         self.until: dict[Floor, int] = {}
 
-    def add(self, floor: Floor, name: str, until: int = FOREVER) -> None:
+    def add(self, floor: Floor, belief: Belief, endpoint: Endpoint, until: int = FOREVER) -> None:
         """Add a member."""
-        self.names.setdefault(floor, []).append(name)
+        self.members.setdefault(floor, []).append((belief.fact.name, belief.fact.id, endpoint))
         self.until[floor] = min(until, self.until.get(floor, FOREVER))
 
     def holds(self) -> list[Hold]:
         """The holds, one for each floor."""
-        return [self._hold(floor, sorted(names)) for floor, names in sorted(self.names.items())]
+        return [self._hold(floor, sorted(members)) for floor, members in sorted(self.members.items())]
 
-    def _hold(self, floor: Floor, names: list[str]) -> Hold:
+    def _hold(self, floor: Floor, members: list[tuple[str, str, Endpoint]]) -> Hold:
+        names = [name for name, _, _ in members]
         who = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
         pool, rules = self.balancer.pool, self.service.panic
         action = f"remove the weight of {who} in pool {pool}"
+        held = HeldAction(
+            Act.WEIGHT,
+            tuple(container for _, container, _ in members),
+            f"{self.balancer.provider}/{pool}",
+            tuple(endpoint for _, _, endpoint in members),
+        )
         check = f"check the probes of {self.service.key} and their dependencies"
         match floor:
             case Floor.PANIC:
                 message = (
                     f"{self.ready} of {self.considered} endpoints are ready, below {rules.threshold}%; weights are kept"
                 )
-                return Hold(self.service.key, action, Rule.PANIC, message, next_step=check)
+                return Hold(self.service.key, action, Rule.PANIC, message, next_step=check, held=held)
             case Floor.RATE:
                 message = f"at most {SHARE}% of a pool (at least 1 endpoint) may lose weight for failed health in {SPAN // SECOND}s"
-                return Hold(self.service.key, action, Rule.WEIGHT_REMOVAL_LIMIT, message, until=self.until[floor])
+                rule = Rule.WEIGHT_REMOVAL_LIMIT
+                return Hold(self.service.key, action, rule, message, until=self.until[floor], held=held)
             case Floor.BLIND:
                 message = f"a node with endpoints of {self.service.key} cannot be read; weights are kept"
                 next_step = "make all its nodes reachable; they are retried automatically"
-                return Hold(self.service.key, action, Rule.UNKNOWN_RUNTIME, message, next_step=next_step)
+                return Hold(self.service.key, action, Rule.UNKNOWN_RUNTIME, message, next_step=next_step, held=held)
             case Floor.DOUBT:
                 message = "every probe of every container fails, so the prober is suspect; weights are kept"
-                return Hold(self.service.key, action, Rule.ALL_FAILING, message, next_step=check)
+                return Hold(self.service.key, action, Rule.ALL_FAILING, message, next_step=check, held=held)
 
 
-def suspect(service: Service, belief: Belief, before: int) -> Hold:
+def _weight(balancer: Balancer, belief: Belief, endpoint: Endpoint) -> HeldAction:
+    return HeldAction(Act.WEIGHT, (belief.fact.id,), f"{balancer.provider}/{balancer.pool}", (endpoint,))
+
+
+def suspect(service: Service, balancer: Balancer, endpoint: Endpoint, belief: Belief, before: int) -> Hold:
     """The hold of a member whose liveness failure is doubted, because many fail together."""
     name = belief.fact.name
     message = f"{name} keeps its weight: it fails together with many others, so the probe is suspect"
     next_step = (
         "check the probe and its dependencies; a failing readiness probe still takes a container out of the pool"
     )
-    return Hold(service.key, f"weight {name} {before} -> 0", Rule.MASS_FAILURE, message, next_step=next_step)
+    action = f"weight {name} {before} -> 0 in pool {balancer.pool}"
+    held = _weight(balancer, belief, endpoint)
+    return Hold(service.key, action, Rule.MASS_FAILURE, message, next_step=next_step, held=held)
 
 
 def last_member(
-    service: Service, balancer: Balancer, belief: Belief, before: int, why: Reason, failing_checks: bool = False
+    service: Service,
+    balancer: Balancer,
+    endpoint: Endpoint,
+    belief: Belief,
+    before: int,
+    why: Reason,
+    failing_checks: bool = False,
 ) -> Hold:
     """The hold of the last member with weight; with `failing_checks`, the balancer's own checks fail for all others."""
     name, pool = belief.fact.name, balancer.pool
@@ -164,15 +184,28 @@ def last_member(
         next_step = (
             f"if this lasts for more than a few seconds, find out why the balancer's own checks of pool {pool} fail"
         )
-    return Hold(service.key, f"weight {name} {before} -> 0", Rule.LAST_MEMBER, message, next_step=next_step)
+    action = f"weight {name} {before} -> 0 in pool {pool}"
+    held = _weight(balancer, belief, endpoint)
+    return Hold(service.key, action, Rule.LAST_MEMBER, message, next_step=next_step, held=held)
 
 
-def conflict(obj: str, pool: str, action: str, row: Weighed, writer: str, until: int) -> Hold:
-    """The hold of a member that another writer changes."""
+def conflict(
+    obj: str,
+    balancer: Balancer,
+    belief: Belief,
+    weights: tuple[int | None, int | None],
+    row: Weighed,
+    writer: str,
+    until: int,
+) -> Hold:
+    """The hold of a member that another writer changes. `weights`: the one that was read back, and the wanted one."""
+    pool, (before, after) = balancer.pool, weights
+    action = f"weight {belief.fact.name} {before or 0} -> {after or 0} in pool {pool}"
     times = "once" if len(row.reversals) == 1 else f"{len(row.reversals)} times in 5 minutes"
     who = writer or "another writer"
     message = (
         f"{who} changed this weight {times}, last from {row.before} to {row.after}; reconcile does not write it for now"
     )
     next_step = f"stop other writers of pool {pool}: an agent-check, a script, an operator on the balancer's socket"
-    return Hold(obj, action, Rule.CONFLICTING_WRITER, message, until=until, next_step=next_step)
+    held = _weight(balancer, belief, row.endpoint)
+    return Hold(obj, action, Rule.CONFLICTING_WRITER, message, until=until, next_step=next_step, held=held)

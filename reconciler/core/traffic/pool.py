@@ -112,8 +112,8 @@ class Pool:
         writer = "" if member is None else member.writer
         until = 0 if fact or not row.reversals else other_writers.stopped_until(row, writer, self.now)
         if until:
-            action = f"weight {change.container} {before or 0} -> {after or 0}"
-            self.out.holds.append(floors.conflict(change.object, change.pool, action, row, writer, until))
+            weights = before, after
+            self.out.holds.append(floors.conflict(change.object, self.balancer, belief, weights, row, writer, until))
             self.out.of(belief.fact.id).contested = self.key
         else:
             self.out.changes.append(change)
@@ -141,7 +141,7 @@ class Pool:
         if after == weight:
             return weight, _READY
         message = f"{fact.name} has weight {after} of {weight} in pool {self.balancer.pool} and is ramping up"
-        self.out.waits.append(Wait(service.key, Waiting.RAMP, message, step))
+        self.out.waits.append(Wait(service.key, Waiting.RAMP, message, step, fact.id))
         return after, Reason.RAMP
 
     def judge(
@@ -257,7 +257,7 @@ class Pool:
             if self.carried_on(member) or intended or not protected:
                 self.want(endpoint, belief, member, 0, why)
             else:
-                self._keep_last(belief, member.weight, why)
+                self._keep_last(endpoint, belief, member.weight, why)
                 self.want(endpoint, belief, member, member.weight, why)
         rules, since = self.service.panic, self.ledger.panics.get(self.key)
         failing = sum(1 for member in self.failing if member.belief.fact.id not in self.out.suspect)
@@ -283,9 +283,11 @@ class Pool:
         """
         return self.upright or (self.survivor and member is not None and member.operational == "down")
 
-    def _keep_last(self, belief: Belief, weight: int, why: Reason) -> None:
+    def _keep_last(self, endpoint: Endpoint, belief: Belief, weight: int, why: Reason) -> None:
         failing_checks = self.survivor and not self.upright
-        self.out.holds.append(floors.last_member(self.service, self.balancer, belief, weight, why, failing_checks))
+        self.out.holds.append(
+            floors.last_member(self.service, self.balancer, endpoint, belief, weight, why, failing_checks)
+        )
 
     def _serve(self) -> None:
         """Weigh the ready members: all the same, unless revisions have shares of their own."""
@@ -312,7 +314,7 @@ class Pool:
         before = 0 if member is None else member.weight
         after = before if better is None else 0 if better else self.full
         if before and after:
-            self._keep_last(belief, after, belief.reason)
+            self._keep_last(endpoint, belief, after, belief.reason)
         row = self.ledger.ready.get(belief.fact.id)
         if after and row is not None and row.started_at != belief.fact.started_at:
             self.out.ready[belief.fact.id] = row._replace(resort=belief.fact.started_at)
@@ -329,7 +331,7 @@ class Pool:
         for endpoint, belief, member, kept, own in sorted(
             self.failing, key=lambda row: (row.endpoint, row.belief.fact.id)
         ):
-            why, name = belief.reason, belief.fact.name
+            why = belief.reason
             if spread and own == FULL:
                 # Where revisions share the traffic, a failing canary must not get more than its share.
                 self.want(endpoint, belief, member, self.full, Reason.SPREAD)
@@ -342,13 +344,13 @@ class Pool:
                 continue
             until = 0
             if belief.fact.id in out.suspect:
-                out.holds.append(floors.suspect(self.service, belief, kept))
+                out.holds.append(floors.suspect(self.service, self.balancer, endpoint, belief, kept))
             elif not (self.carried_on(member) or intended or closed):
-                self._keep_last(belief, kept, why)
+                self._keep_last(endpoint, belief, kept, why)
             elif blind or (doubt and not intended):
-                held.add(floors.Floor.BLIND if blind else floors.Floor.DOUBT, name)
+                held.add(floors.Floor.BLIND if blind else floors.Floor.DOUBT, belief, endpoint)
             elif panic and not intended:
-                held.add(floors.Floor.PANIC, name)
+                held.add(floors.Floor.PANIC, belief, endpoint)
             else:
                 spent = spent or floors.spent_until(cuts, self.size, self.now)
                 until = 0 if belief.fact.id in lost else spent
@@ -358,7 +360,7 @@ class Pool:
                         cuts.append(Cut(belief.fact.id, instant(self.now)))
                     self.want(endpoint, belief, member, 0, why)
                     continue
-                held.add(floors.Floor.RATE, name, until)
+                held.add(floors.Floor.RATE, belief, endpoint, until)
             self.want(endpoint, belief, member, kept, why)
         out.holds.extend(held.holds())
         if cuts:

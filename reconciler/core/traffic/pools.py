@@ -173,7 +173,7 @@ def _displaced(
         message = (
             f"{fact.name} keeps its weight in pool {change.pool} until it has weight in every pool of {lacking[0]}"
         )
-        out.waits.append(Wait(change.object, Waiting.RAISED, message))
+        out.waits.append(Wait(change.object, Waiting.RAISED, message, container=fact.id))
     elif member.weight > 0 and not leftover.carried_on(member):
         out.holds.append(_last_member(change))
     else:
@@ -187,8 +187,8 @@ def _always(_: MemberFact) -> bool:
 def _last_member(change: MemberChange) -> Hold:
     message = f"{change.container} keeps weight {change.before}: no other endpoint of pool {change.pool} is ready and gets traffic"
     next_step = f"bring another endpoint of {change.object} back, or set replicas of its workload to 0"
-    action = f"weight {change.container} {change.before} -> 0"
-    return Hold(change.object, action, Rule.LAST_MEMBER, message, next_step=next_step)
+    action = f"weight {change.container} {change.before} -> 0 in pool {change.pool}"
+    return Hold(change.object, action, Rule.LAST_MEMBER, message, next_step=next_step, held=change.held)
 
 
 def _hide(snap: Snapshot, named: set[tuple[str, str]], out: Weights) -> None:

@@ -10,7 +10,7 @@ from providers.facts import Endpoint
 from reconciler.core.exits.inflight_requests import NO_POOLS, InflightRequests
 from reconciler.core.health.belief import Belief
 from reconciler.core.model.instant import Instant
-from reconciler.core.model.reasons import Hold, Reason, Wait
+from reconciler.core.model.reasons import Act, HeldAction, Hold, Reason, Wait
 from reconciler.core.model.weight_memory import Cut, Ready, Weighed
 
 
@@ -25,6 +25,11 @@ class MemberChange(NamedTuple):
     before: int | None
     after: int | None
     reason: Reason
+
+    @property
+    def held(self) -> HeldAction:
+        """This change as what a hold holds."""
+        return HeldAction(Act.WEIGHT, (), f"{self.provider}/{self.pool}", (self.endpoint,))
 
 
 class DeadMember(NamedTuple):

@@ -18,6 +18,7 @@ from reconciler.core.model.dns_memory import CheckRow
 from reconciler.core.model.target_probe import TargetProbe
 from reconciler.core.replicas.roster import Roster
 from reconciler.probes.target import Target
+from reconciler.shell.daemon_view import DaemonView
 from reconciler.shell.probing.inputs import ProbeInputs
 
 LEAF = "leaf"
@@ -42,6 +43,7 @@ class NameTargets:
     Attributes:
         verdicts: the newest result of each probe that has one.
         with_secrets: the probes that need a secret.
+        view: of a process whose verdicts count here, for a plan beside it.
         suspended: the operator has suspended all probes: none runs, and no verdict is waited for.
     """
 
@@ -49,6 +51,7 @@ class NameTargets:
         self.verdicts: dict[TargetProbe, ProbeFact] = {}
         self.with_secrets: tuple[Probe, ...] = ()
         self.suspended = False
+        self.view: DaemonView | None = None
         self._running: dict[Generation, _Running] = {}
         self._leaves: tuple[TargetProbe, ...] = ()
         self._desired: Desired | None = None
@@ -90,6 +93,9 @@ class NameTargets:
             for running in self._running.values()
             if running.target_address in self.verdicts
         }
+        if self.view is not None:
+            known = {target_address: self.view.check(target_address) for target_address in target_addresses}
+            self.verdicts |= {target_address: fact for target_address, fact in known.items() if fact is not None}
         self.with_secrets = tuple(running.probe for running in self._running.values() if _needs_secret(running.probe))
         return True
 
@@ -110,6 +116,7 @@ class NameTargets:
                 self._allowed,
             )
             for key, running in (() if self.suspended else self._running.items())
+            if self.view is None or self.view.check(running.target_address) is None
         ]
 
     def take(self, key: Generation, fact: ProbeFact) -> bool:

@@ -23,6 +23,7 @@ from reconciler.core.model.spec import Answer, ServicePort, Trial
 from reconciler.core.replicas import specs
 from reconciler.core.replicas.specs import Specs
 from reconciler.probes.target import Target
+from reconciler.shell.daemon_view import DaemonView
 from reconciler.shell.looks.facts import Looks
 from reconciler.shell.probing.inputs import ProbeInputs, probes_with_inputs
 from reconciler.shell.probing.label_contexts import LabelContexts
@@ -71,6 +72,7 @@ class Probing:
 
     Attributes:
         network_only: skip exec probes: a plan must not run commands in containers.
+        view: of a process whose verdicts count here, for a plan beside it.
         verdicts: of the probes that decide, by generation.
         trials: of those that are tried beside them, by generation and name.
     """
@@ -78,6 +80,7 @@ class Probing:
     def __init__(self, prober: Prober, looks: Looks) -> None:
         self.prober, self.looks = prober, looks
         self.network_only = False
+        self.view: DaemonView | None = None
         self.verdicts: dict[Generation, Probes] = {}
         self.trials: dict[Generation, dict[str, Answer]] = {}
         self._tried: dict[tuple[Generation, str], Trial] = {}
@@ -237,11 +240,15 @@ class Probing:
     async def _add_targets(
         self, look: "_Look", fact: ContainerFact, container: Container, targets: list[Target]
     ) -> dict[str, ProbeFact]:
-        """Add the targets of one container. Returns the verdicts from the look itself, by name of the probe."""
+        """Add the targets of one container. Returns the verdicts that need no target, by name of the probe: from the look itself, or lent."""
         verdicts = self.verdicts.get(fact.generation, Probes())
         from_look: dict[str, ProbeFact] = {}
         for name, probe in _probes(container):
-            if probe.kind is ProbeKind.RUNTIME:
+            lent = None if self.view is None else self.view.verdict(fact.generation, name, probe)
+            if lent is not None:
+                from_look[name] = lent
+                verdicts = verdicts._replace(**{name: lent})
+            elif probe.kind is ProbeKind.RUNTIME:
                 before: ProbeFact | None = getattr(verdicts, name)
                 from_look[name] = _runtime_verdict(fact, before, look, name)
                 verdicts = verdicts._replace(**{name: from_look[name]})
@@ -277,6 +284,11 @@ class Probing:
         started = container.startup is None or _passed(self.verdicts.get(fact.generation, Probes()))
         for name, trial in trials:
             if not started and name != "startup":
+                continue
+            lent = None if self.view is None else self.view.trial(fact.generation, name, trial)
+            if lent is not None:
+                self._tried[fact.generation, name] = trial
+                self.trials.setdefault(fact.generation, {})[name] = Answer(trial, lent)
                 continue
             if isinstance(trial, ServicePort):
                 endpoint = specs.endpoint_at(fact, trial)

@@ -10,14 +10,16 @@ from providers.facts import ContainerFact, Generation, ProbeFact, Probes, ProbeV
 from reconciler.core.decision import Decision
 from reconciler.core.model.adopted import Adopted
 from reconciler.core.model.instant import Now
-from reconciler.core.model.ledger import Suspension
+from reconciler.core.model.ledger import Grant, Suspension
+from reconciler.core.model.ledger_fold import Outcome
 from reconciler.core.model.override import Force, Override
 from reconciler.core.model.reasons import Hold
 from reconciler.core.model.restart_request import Fate, Request
 from reconciler.core.model.source_problem import OBJECT, named
+from reconciler.core.model.step import Step
 from reconciler.core.replicas.ends import End
 from reconciler.core.status.objects import replicas_of
-from reconciler.shell.report.followed import Followed
+from reconciler.shell.report.followed import Followed, Reaction
 from reconciler.shell.store.audit import Event, HoldKey
 
 PROBES = ("startup", "liveness", "readiness")
@@ -36,16 +38,33 @@ class LastReport:
     suspensions: Mapping[str, Suspension] = field(default_factory=dict)
     adopted: Mapping[str, Adopted] = field(default_factory=dict)
     overrides: Mapping[str, Override] = field(default_factory=dict)
+    grants: Mapping[str, Grant] = field(default_factory=dict)
 
 
-def changes(before: LastReport, decision: Decision, now: Now) -> tuple[LastReport, list[Event]]:
-    """The state of this decision for the next call, and the events since the previous decision."""
-    held = {HoldKey(hold.object, hold.action, hold.rule.value): hold.message for hold in decision.holds}
-    events = [
-        _held(hold, now)
-        for hold in decision.holds
-        if HoldKey(hold.object, hold.action, hold.rule.value) not in before.held
-    ]
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """An event whose outcome is known when the calls that follow from it have ended."""
+
+    event: Event
+    reaction: Reaction
+
+    @property
+    def steps(self) -> list[Step]:
+        """The steps whose outcomes it tells."""
+        return [step for step, _ in self.reaction.begun]
+
+    def told(self, outcomes: Mapping[int, Outcome]) -> Event:
+        """The event with what followed, as far as it is known: outcomes by `id(step)`."""
+        return self.event._replace(outcome=self.reaction.text(outcomes))
+
+
+def changes(before: LastReport, decision: Decision, now: Now) -> tuple[LastReport, list[Event], list[Pending]]:
+    """The state of this decision for the next call, the events since the previous decision, and those whose steps have just begun."""
+    holds: dict[HoldKey, list[Hold]] = {}
+    for hold in decision.holds:
+        holds.setdefault(HoldKey(hold.object, hold.action, hold.rule.value), []).append(hold)
+    held = {key: "; ".join(hold.message for hold in of_key) for key, of_key in holds.items()}
+    events = [_held(hold, now) for key, of_key in holds.items() if key not in before.held for hold in of_key]
     events += [
         Event(now.wall, "released", key.object, key.action, key.rule, "", message)
         for key, message in sorted(before.held.items())
@@ -54,9 +73,14 @@ def changes(before: LastReport, decision: Decision, now: Now) -> tuple[LastRepor
     adopted = decision.ledger.adopted
     if adopted is not before.adopted:
         events += _adoptions(before.adopted, adopted, now)
-    probes = decision.status.observed.probes
-    if probes is not before.probes:
-        events += _verdicts(before.probes, decision, now)
+    probes, pending = decision.status.observed.probes, list[Pending]()
+    grants = decision.ledger.grants
+    if decision.unsettled:
+        # The next decision follows at once, and only its steps tell what followed from new verdicts.
+        probes, grants = before.probes, before.grants
+    elif probes is not before.probes:
+        pending = _verdicts(before, decision, now)
+        events += [verdict.told({}) for verdict in pending if not verdict.steps]
     requests = decision.ledger.requests
     if requests is not before.requests:
         events += _requests(before.requests, requests, now)
@@ -66,7 +90,8 @@ def changes(before: LastReport, decision: Decision, now: Now) -> tuple[LastRepor
     overrides = decision.ledger.overrides
     if overrides is not before.overrides:
         events += _overrides(before.overrides, overrides, now)
-    return LastReport(held, probes, requests, suspensions, adopted, overrides), events
+    last = LastReport(held, probes, requests, suspensions, adopted, overrides, grants)
+    return last, events, [verdict for verdict in pending if verdict.steps]
 
 
 def end_event(end: End, now: Now) -> Event:
@@ -187,9 +212,9 @@ def _requests(before: Mapping[str, Request], after: Mapping[str, Request], now: 
     return events
 
 
-def _verdicts(before: Mapping[Generation, Probes], decision: Decision, now: Now) -> list[Event]:
+def _verdicts(last: LastReport, decision: Decision, now: Now) -> list[Pending]:
     """Verdicts that changed. The first verdict of a generation counts only when it is not a pass."""
-    events: list[Event] = []
+    before, verdicts = last.probes, list[Pending]()
     facts: dict[Generation, tuple[str, ContainerFact]] | None = None
     followed: Followed | None = None
     for generation, probes in decision.status.observed.probes.items():
@@ -205,12 +230,13 @@ def _verdicts(before: Mapping[Generation, Probes], decision: Decision, now: Now)
             if was is fact.value or (was is ProbeValue.UNKNOWN and fact.value is ProbeValue.PASS):
                 continue
             if facts is None or followed is None:
-                facts, followed = replicas_of(decision.status), Followed(decision)
+                facts, followed = replicas_of(decision.status), Followed(decision, last.grants)
             if generation not in facts:
                 continue
             obj, container = facts[generation]
             text = f"{fact.streak}/{fact.threshold}" + (f": {fact.detail}" if fact.detail else "")
-            outcome = followed.text(obj, container, name, fact.value)
+            reaction = followed.reaction(container, name, fact.value)
             cause = f"{was.value} -> {fact.value.value}"
-            events.append(Event(now.wall, "verdict", obj, f"{name} of {container.name}", cause, outcome, text))
-    return sorted(events)
+            event = Event(now.wall, "verdict", obj, f"{name} of {container.name}", cause, "", text)
+            verdicts.append(Pending(event, reaction))
+    return sorted(verdicts, key=lambda verdict: verdict.event)

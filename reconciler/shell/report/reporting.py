@@ -6,17 +6,19 @@ just begun have ended, or PATIENCE is over: a weight must not wait for its own r
 
 import asyncio
 from collections.abc import Collection, Iterable
+from typing import Any
 
-from manifests.values.desired import Desired
+from manifests.values.desired import SECOND, Desired
 from reconciler.core.decision import Decision
 from reconciler.core.model.instant import Now
 from reconciler.core.model.ledger import Ledger
-from reconciler.core.model.ledger_fold import Outcome
+from reconciler.core.model.ledger_fold import Outcome, OutcomeKind
 from reconciler.core.model.step import Step
 from reconciler.core.replicas.ends import End
+from reconciler.shell import daemon_view
 from reconciler.shell.looks.triggers import Wake
 from reconciler.shell.looks.wake_pipe import SHOW
-from reconciler.shell.report.events import ADOPTION, LastReport, changes, end_event, manifests_event
+from reconciler.shell.report.events import ADOPTION, LastReport, Pending, changes, end_event, manifests_event
 from reconciler.shell.report.summary import decision_json, fingerprint
 from reconciler.shell.reporter import Reporter
 from reconciler.shell.store.audit import Event
@@ -26,29 +28,42 @@ PATIENCE = 0.02
 """Seconds that reports wait for calls under way. Calls to a balancer take some ms, calls to an engine much longer."""
 
 
+LONGEST = 10 * SECOND
+"""How long (ns) an event waits for the outcome of its calls: an operator must not wait for a call that hangs."""
+
+
+def _not_begun(step: Step) -> Outcome:
+    return Outcome(step.id, OutcomeKind.SKIPPED, "the run has ended")
+
+
 class Reporting:
     """The queue of reports, in order."""
 
     def __init__(self, reporter: Reporter, memory: Memory) -> None:
         self._reporter, self._memory = reporter, memory
         self._fingerprint: tuple[object, ...] = ()
-        self._requested = False
+        self._requested = self._unsettled = False
         self._since_wall = 0
-        self._decisions: list[tuple[Decision, Desired, Now, int]] = []
+        self._decisions: list[tuple[Decision, Desired, Now, int, bool, dict[str, Any] | None]] = []
         self._done: list[tuple[Step, Outcome, Now]] = []
         self._events: list[Event] = []
+        self._pending: list[Pending] = []
+        self._outcomes: dict[int, tuple[Step, Outcome]] = {}
         self._reported = LastReport()
         self._revision = ""
         self._decided_for = ""
         self._delayed_at: float | None = None
+        self._latest = 0
 
-    def decided(self, decision: Decision, desired: Desired, now: Now) -> None:
-        """Queue a decision, unless it equals the previous one and was made for the same manifests."""
-        latest = fingerprint(decision)
-        if latest != self._fingerprint or self._requested or desired.revision != self._decided_for:
+    def decided(self, decision: Decision, desired: Desired, now: Now, *, acts: bool = True) -> None:
+        """Queue a decision, unless it equals the previous one and was made for the same manifests. `acts`: its steps were begun."""
+        latest, self._latest = fingerprint(decision), now.wall
+        again, self._unsettled = self._unsettled, decision.unsettled
+        view = daemon_view.write(decision, now) if self._requested else None
+        if latest != self._fingerprint or self._requested or again or desired.revision != self._decided_for:
             self._since_wall = now.wall if latest != self._fingerprint else self._since_wall
             self._fingerprint, self._requested, self._decided_for = latest, False, desired.revision
-            self._decisions.append((decision, desired, now, self._since_wall))
+            self._decisions.append((decision, desired, now, self._since_wall, acts, view))
 
     def begin(self, ledger: Ledger) -> None:
         """Start with what an earlier process reported, so that it is not reported again."""
@@ -58,6 +73,7 @@ class Reporting:
             suspensions=ledger.suspensions,
             adopted=ledger.adopted,
             overrides=ledger.overrides,
+            grants=ledger.grants,
         )
 
     def commands_read(self, verbs: Iterable[str]) -> None:
@@ -65,7 +81,11 @@ class Reporting:
         self._requested = self._requested or SHOW in verbs
 
     def done(self, action: tuple[Step, Outcome, Now], revision: str) -> None:
-        """Queue the outcome of a step for the audit, with the revision of the manifests in force."""
+        """Queue the outcome of a step for the audit, with the revision of the manifests in force. A skipped step is no event."""
+        step, outcome, _ = action
+        self._outcomes[id(step)] = step, outcome
+        if outcome.kind is OutcomeKind.SKIPPED:
+            return
         if revision != self._revision:
             self._append()
             self._revision = revision
@@ -85,7 +105,7 @@ class Reporting:
         When something wakes the loop before that, it returns at once and reports nothing: the tick is more urgent. The queue is
         reported after that tick, at most one PATIENCE after it was first delayed.
         """
-        if self._decisions or self._done or self._events:
+        if self._decisions or self._done or self._events or self._told():
             clock = asyncio.get_running_loop().time
             self._delayed_at = clock() if self._delayed_at is None else self._delayed_at
             left = self._delayed_at + PATIENCE - clock()
@@ -97,10 +117,31 @@ class Reporting:
                     return
         self.flush()
 
+    def _told(self) -> list[Pending]:
+        """The pending events whose calls have all ended, and those that have waited for long enough."""
+        return [
+            pending
+            for pending in self._pending
+            if pending.event.wall <= self._latest - LONGEST or all(id(step) in self._outcomes for step in pending.steps)
+        ]
+
+    def _tell(self) -> None:
+        """Queue the pending events that can be told, and forget outcomes that no other one needs."""
+        told = self._told()
+        outcomes = {key: outcome for key, (_, outcome) in self._outcomes.items()}
+        self._events += [pending.told(outcomes) for pending in told]
+        self._pending = [pending for pending in self._pending if not any(pending is other for other in told)]
+        needed = {id(step) for pending in self._pending for step in pending.steps}
+        self._outcomes = {key: pair for key, pair in self._outcomes.items() if key in needed}
+
     def flush(self) -> None:
-        """Report everything in the queue now. Raises `StoreError` when it cannot be stored."""
-        for decision, desired, now, _ in self._decisions:
-            self._reported, events = changes(self._reported, decision, now)
+        """Report everything in the queue now; events wait for the outcomes of their steps. Raises `StoreError` when it cannot be stored."""
+        for decision, desired, now, _, acts, _ in self._decisions:
+            self._reported, events, pending = changes(self._reported, decision, now)
+            if acts:
+                self._pending += pending
+            else:
+                events += [verdict.told({id(step): _not_begun(step) for step in verdict.steps}) for verdict in pending]
             for event in events:
                 if event.kind in ADOPTION:
                     self._reporter.note(event.message)
@@ -108,10 +149,11 @@ class Reporting:
                 self._append()
                 self._revision = desired.revision
             self._events += events
+        self._tell()
         self._append()
-        for decision, desired, now, since in self._decisions:
+        for decision, desired, now, since, _, view in self._decisions:
             self._reporter.decided(decision, now)
-            self._memory.put_decision(decision_json(decision, desired, now, since))
+            self._memory.put_decision(decision_json(decision, desired, now, since, view))
         self._decisions.clear()
         self._delayed_at = None
 

@@ -4,7 +4,9 @@ Pure functions over decisions, called by the loop and by `reporting.py`.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from manifests.values.desired import Desired
 from reconciler.core.decision import Decision
@@ -15,6 +17,7 @@ from reconciler.core.model.step import Step
 from reconciler.core.plan_text import FORMAT_VERSION, describe
 from reconciler.core.status.objects import rows
 from reconciler.exits import Exit, worst
+from reconciler.shell import daemon_view
 
 ASKED_FOR = {
     Waiting.TTL,
@@ -91,13 +94,18 @@ def pending(decision: Decision, end: int, unknown_is_final: bool) -> bool:
                 return True
         elif wait.waiting not in (*ASKED_FOR, Waiting.STEADY) or wait.until is None or wait.until <= end:
             return True
-    for hold in decision.holds:
-        if hold.rule in UNKNOWNS:
-            if not unknown_is_final:
-                return True
-        elif hold.until is not None and hold.until <= end and not (hold.rule is Rule.STEP_FAILED and hold.next_step):
-            return True
-    return False
+    if not unknown_is_final and any(hold.rule in UNKNOWNS for hold in decision.holds):
+        return True
+    # An action that two operators stop begins when the last of both has ended.
+    lasting = {(hold.object, hold.action) for hold in decision.holds if not _ends_by_itself(hold, end)}
+    return any((hold.object, hold.action) not in lasting for hold in decision.holds)
+
+
+def _ends_by_itself(hold: Hold, end: int) -> bool:
+    """Whether a hold is over before `end` without an operator or a provider that answers again."""
+    if hold.rule in UNKNOWNS or (hold.rule is Rule.STEP_FAILED and hold.next_step):
+        return False
+    return hold.until is not None and hold.until <= end
 
 
 def _judge_hold(hold: Hold) -> Exit:
@@ -178,10 +186,15 @@ def left_over(decision: Decision) -> str:
     return ", ".join(f"{count} {noun}{'' if count == 1 else 's'} {what}" for count, noun, what in counts if count)
 
 
-def decision_json(decision: Decision, desired: Desired, now: Now, since_wall: int = 0) -> str:
+def decision_json(
+    decision: Decision, desired: Desired, now: Now, since_wall: int = 0, view: Mapping[str, Any] | None = None
+) -> str:
     """The decision as stored: status, holds, waits and steps; instants are wall-clock ns, which stay valid.
 
-    `since_wall` is the time of the first of the equal decisions up to this one; 0 = this one.
+    Args:
+        decision, desired, now: the decision, and what it was made for and when.
+        since_wall: the time of the first of the equal decisions up to this one; 0 = this one.
+        view: what the process knows beside it, for a plan that asked (`daemon_view`).
     """
 
     def wall(until: int | None) -> int | None:
@@ -200,6 +213,8 @@ def decision_json(decision: Decision, desired: Desired, now: Now, since_wall: in
                 {
                     "object": hold.object,
                     "action": hold.action,
+                    "act": hold.held.act.value,
+                    "containers": list(hold.held.containers),
                     "rule": hold.rule.value,
                     "message": hold.message,
                     "until_wall": wall(hold.until),
@@ -230,6 +245,7 @@ def decision_json(decision: Decision, desired: Desired, now: Now, since_wall: in
             "approve_command": f"{desired.apply_command} --approve {decision.guard_hash}"
             if decision.guard_hash
             else None,
+            **({} if view is None else {daemon_view.KEY: view}),
         },
         sort_keys=True,
     )
@@ -251,4 +267,9 @@ def fingerprint(decision: Decision) -> tuple[object, ...]:
         tuple(sorted(decision.status.roster.renamed)),
         tuple((fact.node, fact.name) for fact in decision.status.roster.copies),
         tuple((target_address, fact.value) for target_address, fact in decision.status.observed.target_answers.items()),
+        # A verdict from which nothing follows is an event too, at the time when it came.
+        [
+            (generation, *(None if fact is None else fact.value for fact in probes))
+            for generation, probes in decision.status.observed.probes.items()
+        ],
     )

@@ -161,4 +161,8 @@ class HoldKey(NamedTuple):
 
 def stored_holds(holds: list[dict[str, str]]) -> dict[HoldKey, str]:
     """The holds of a stored decision, so that a restarted process does not report them again."""
-    return {HoldKey(hold["object"], hold["action"], hold["rule"]): hold["message"] for hold in holds}
+    held: dict[HoldKey, str] = {}
+    for hold in holds:
+        key = HoldKey(hold["object"], hold["action"], hold["rule"])
+        held[key] = f"{held[key]}; {hold['message']}" if key in held else hold["message"]
+    return held

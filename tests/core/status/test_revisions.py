@@ -7,7 +7,7 @@ import pytest
 from manifests.values.desired import SECOND
 from manifests.values.rollouts import Rollout, Strategy
 from reconciler.cli.render.paint import Paint
-from reconciler.cli.render.revisions import revision_lines
+from reconciler.cli.render.revisions import revision_line, revision_lines
 from reconciler.core.status.objects import rows
 from tests.sim.manifest import Shop, Spec, shop
 from tests.sim.world import World
@@ -74,3 +74,17 @@ def test_rows_show_when_a_revision_takes_over_and_when_the_old_one_goes(world, g
 
 def test_without_revisions_the_table_is_one_line():
     assert revision_lines((), Paint(False), 0) == ["no revisions"]
+
+
+def test_explain_says_what_a_waiting_and_a_failed_revision_wait_for(world):
+    world.apps.mute |= {f"shop-web-{Spec(image='v2').revision[:8]}-{ordinal}" for ordinal in range(3)}
+    world.push(staged("v2", pending_grace=60 * SECOND))
+    world.run(40 * SECOND)
+    new = rows_by_image(world)["v2"]
+    said = revision_line(new, world.clock.now().wall)
+    assert said.startswith(f"revision 2 ({new['revision'][:8]}, declared): scheduled; takes over in ")
+    world.run(300 * SECOND)
+    new = rows_by_image(world)["v2"]
+    said = revision_line(new, world.clock.now().wall)
+    assert "expired; waits for a change of the template, or of its activation time" in said
+    assert "was not verified within 60s" in said

@@ -19,20 +19,20 @@ def decision(**overrides: Override) -> Decision:
 
 
 def test_an_override_and_its_end_are_events_with_operator_and_reason():
-    last, events = changes(LastReport(), decision(web=DRAIN), NOW)
+    last, events, _ = changes(LastReport(), decision(web=DRAIN), NOW)
     assert [(event.kind, event.object, event.step, event.outcome, event.message) for event in events] == [
         ("ordered", "workload/web/0", "drain", "by ada", "bad disk")
     ]
-    last, events = changes(last, decision(web=DRAIN), NOW)
+    last, events, _ = changes(last, decision(web=DRAIN), NOW)
     assert events == []
     forced = DRAIN._replace(force=Force.UP)
-    last, events = changes(last, decision(web=forced), NOW)
+    last, events, _ = changes(last, decision(web=forced), NOW)
     assert [event.step for event in events] == ["force up"]
-    _, events = changes(last, decision(), NOW)
+    _, events, _ = changes(last, decision(), NOW)
     assert [(event.kind, event.step) for event in events] == [("ended", "release force up")]
 
 
 def test_an_override_from_an_earlier_process_is_not_reported_again():
     before = decision(web=DRAIN)
-    _, events = changes(replace(LastReport(), overrides=before.ledger.overrides), before, NOW)
+    _, events, _ = changes(replace(LastReport(), overrides=before.ledger.overrides), before, NOW)
     assert events == []

@@ -7,9 +7,12 @@ import pytest
 from manifests.values.desired import SECOND
 from providers.facts import ProbeValue
 from reconciler.core.decide import decide
-from reconciler.core.model.ledger import Suspension
-from reconciler.shell.report.followed import NOTHING, Followed
-from tests.builders import NOW, Scene
+from reconciler.core.decision import Decision
+from reconciler.core.model.ledger import Grant, Suspension
+from reconciler.core.model.ledger_fold import Outcome, OutcomeKind
+from reconciler.core.model.reasons import Reason
+from reconciler.shell.report.followed import NOTHING, Followed, Reaction
+from tests.builders import NOW, Scene, ago
 from tests.laws.helpers import MINUTE, ready
 from tests.laws.helpers import WEB as NAME
 from tests.sim.manifest import POOLS, Shop, Spec, shop
@@ -25,7 +28,8 @@ def text(scene: Scene, number: int = 0, probe: str = "readiness", spec: Spec = W
     decision = decide(desired, scene.observed(), NOW)
     fact = scene.facts[number]
     value = getattr(scene.probes[fact.generation], probe).value
-    return Followed(decision).text(f"workload/web/{number}", fact, probe, value)
+    reaction = Followed(decision, {}).reaction(fact, probe, value)
+    return reaction.text({id(step): Outcome(step.id, OutcomeKind.DONE) for step in decision.steps})
 
 
 def unready(*numbers: int, spec: Spec = WEB) -> Scene:
@@ -33,6 +37,56 @@ def unready(*numbers: int, spec: Spec = WEB) -> Scene:
     for number in numbers:
         scene.sick(number, "readiness")
     return scene
+
+
+def reaction(scene: Scene, number: int = 0, probe: str = "readiness", spec: Spec = WEB) -> tuple[Reaction, Decision]:
+    decision = decide(Shop((spec,)).desired(), scene.observed(), NOW)
+    fact = scene.facts[number]
+    return Followed(decision, {}).reaction(fact, probe, getattr(scene.probes[fact.generation], probe).value), decision
+
+
+def test_a_call_that_failed_is_not_told_as_done() -> None:
+    said, decision = reaction(unready(0))
+    outcomes = {
+        id(step): Outcome(step.id, OutcomeKind.FAILED, "connection refused")
+        if step.id.startswith("weight ")
+        else Outcome(step.id, OutcomeKind.DONE)
+        for step in decision.steps
+    }
+    assert said.text(outcomes) == (
+        f"acted on: address withdrawn from {HOST}; weight 0 in {POOLS}/web: failed (connection refused)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (OutcomeKind.SKIPPED, "not done (stopping)"),
+        (OutcomeKind.UNKNOWN, "it is not known whether it was done (stopping)"),
+        (OutcomeKind.REJECTED, "failed (stopping)"),
+    ],
+)
+def test_without_a_call_that_was_done_nothing_was_acted_on(kind: OutcomeKind, words: str) -> None:
+    said, decision = reaction(unready(0))
+    told = said.text({id(step): Outcome(step.id, kind, "stopping") for step in decision.steps})
+    assert told.startswith(f"not acted on: weight 0 in {POOLS}/web: {words}")
+
+
+def test_a_call_without_an_outcome_is_told_as_begun() -> None:
+    said, _ = reaction(unready(0))
+    assert said.text({}).startswith(f"not acted on: weight 0 in {POOLS}/web: begun, not confirmed yet")
+
+
+def test_a_grant_for_another_cause_is_no_restart_for_the_verdict() -> None:
+    scene = unready(0)
+    fact = scene.facts[0]
+    exit_ = Grant("workload/web/0", fact.generation, Reason.SURPLUS, ago(30))
+    scene.ledger = replace(scene.ledger, grants={fact.id: exit_})
+    decision = decide(Shop((WEB,)).desired(), scene.observed(), NOW)
+    decision = replace(decision, ledger=replace(decision.ledger, grants={fact.id: exit_}))
+    said = Followed(decision, {fact.id: exit_}).reaction(fact, "readiness", ProbeValue.FAIL).text({})
+    assert "its exit is in progress already (Surplus)" in said
+    assert "restart granted" not in said
 
 
 def test_a_failed_readiness_takes_weight_and_address() -> None:
@@ -56,7 +110,7 @@ def test_the_last_member_and_the_last_address_name_their_rules() -> None:
     said = text(unready(0, spec=spec), spec=spec)
     assert said.startswith("not acted on: ")
     assert f"LastMember keeps its weight in {POOLS}/web" in said
-    assert "LastRecord keeps its address in dnspolicy/web" in said
+    assert f"LastRecord keeps its address in {HOST}" in said
 
 
 def test_a_pool_that_cannot_be_read_is_named() -> None:
@@ -75,8 +129,8 @@ def test_a_held_restart_names_its_rule_and_what_was_done_all_the_same() -> None:
     scene.sick(0, "liveness")
     scene.ledger = replace(scene.ledger, suspensions={"workload/web": Suspension("ada", "looking at it", 0)})
     said = text(scene, probe="liveness")
-    assert said.startswith(f"not acted on: restart {scene.facts[0].name} is held by Suspended")
-    assert f"weight 0 in {POOLS}/web" in said
+    assert said.startswith(f"acted on: weight 0 in {POOLS}/web, address withdrawn from {HOST}")
+    assert said.endswith(f"; restart {scene.facts[0].name} is held by Suspended")
 
 
 def test_a_granted_restart_is_told_with_the_weight() -> None:

@@ -7,20 +7,29 @@ from dataclasses import replace
 
 import pytest
 
-from manifests.values.desired import SECOND
+from manifests.values.desired import SECOND, Desired
+from providers.actions import SetWeight
+from providers.facts import Endpoint
 from reconciler.core.decide import decide
 from reconciler.core.decision import Decision
 from reconciler.core.model.instant import Now
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.ledger_fold import Command, Outcome, OutcomeKind
 from reconciler.core.model.observed import Observed
+from reconciler.core.model.reasons import Reason
 from reconciler.core.model.step import Step
 from reconciler.shell.looks.triggers import Wake
-from reconciler.shell.report.reporting import Reporting
+from reconciler.shell.report.reporting import LONGEST, Reporting
 from reconciler.shell.store.audit import Event, HoldKey
-from tests.sim.manifest import shop
+from tests.builders import NOW as SCENE_NOW
+from tests.builders import Scene
+from tests.sim.manifest import Shop, Spec, shop
 
 NOW = Now(1, 1_000 * SECOND, "boot")
+
+WEIGHT = Step(
+    "weight", "service/web", SetWeight("edge", "web", Endpoint("10.0.0.1", 80), "web-0", 0, 100), Reason.NOT_READY, ""
+)
 
 
 class Recorder:
@@ -157,7 +166,72 @@ def test_the_audit_is_appended_once_per_revision_in_force(recorder: Recorder) ->
     reporting = Reporting(recorder, recorder)
     outcome = Outcome("weight", OutcomeKind.DONE)
     for revision in ("r1", "r1", "r2"):
-        reporting.done((None, outcome, NOW), revision)  # type: ignore[arg-type]
+        reporting.done((WEIGHT, outcome, NOW), revision)
     reporting.flush()
     reporting.flush()
     assert recorder.calls == ["audit 2 of r1", "audit 1 of r2"]
+
+
+def failing() -> tuple[Decision, Desired]:
+    """A decision that follows from a failed readiness: a weight and a record set."""
+    scene = Scene(Spec())
+    scene.sick(0, "readiness")
+    desired = Shop((Spec(),)).desired()
+    return decide(desired, scene.observed(), SCENE_NOW), desired
+
+
+def verdicts(recorder: Recorder) -> list[str]:
+    return [event.outcome for event in recorder.events if event.kind == "verdict"]
+
+
+def test_a_verdict_is_told_when_its_calls_have_ended(recorder: Recorder) -> None:
+    reporting, (decision, desired) = Reporting(recorder, recorder), failing()
+    reporting.decided(decision, desired, SCENE_NOW)
+    reporting.flush()
+    assert verdicts(recorder) == []
+    for step in decision.steps:
+        reporting.done((step, Outcome(step.id, OutcomeKind.DONE), SCENE_NOW), "r1")
+    reporting.flush()
+    [said] = verdicts(recorder)
+    assert said.startswith("acted on: weight 0 in edge/web, address withdrawn from")
+    reporting.flush()
+    assert len(verdicts(recorder)) == 1
+
+
+def test_the_outcome_of_a_later_try_does_not_change_what_is_told(recorder: Recorder) -> None:
+    reporting, (decision, desired) = Reporting(recorder, recorder), failing()
+    again = tuple(replace(step) for step in decision.steps)
+    reporting.decided(decision, desired, SCENE_NOW)
+    for step in decision.steps:
+        reporting.done((step, Outcome(step.id, OutcomeKind.FAILED, "refused"), SCENE_NOW), "r1")
+    for step in again:
+        reporting.done((step, Outcome(step.id, OutcomeKind.DONE), SCENE_NOW), "r1")
+    reporting.flush()
+    [said] = verdicts(recorder)
+    assert said.startswith("not acted on: weight 0 in edge/web: failed (refused)")
+
+
+def test_a_call_that_hangs_holds_an_event_for_a_while_only(recorder: Recorder) -> None:
+    reporting, (decision, desired) = Reporting(recorder, recorder), failing()
+    reporting.decided(decision, desired, SCENE_NOW)
+    reporting.flush()
+    later = Now(SCENE_NOW.wall + LONGEST, SCENE_NOW.steady + LONGEST, SCENE_NOW.boot)
+    reporting.decided(decision, desired, later)
+    reporting.flush()
+    [said] = verdicts(recorder)
+    assert "begun, not confirmed yet" in said
+
+
+def test_steps_of_a_run_that_ends_are_told_as_not_done(recorder: Recorder) -> None:
+    reporting, (decision, desired) = Reporting(recorder, recorder), failing()
+    reporting.decided(decision, desired, SCENE_NOW, acts=False)
+    reporting.flush()
+    [said] = verdicts(recorder)
+    assert said.startswith("not acted on: weight 0 in edge/web: not done (the run has ended)")
+
+
+def test_a_skipped_step_is_no_event_of_its_own(recorder: Recorder) -> None:
+    reporting = Reporting(recorder, recorder)
+    reporting.done((WEIGHT, Outcome("weight", OutcomeKind.SKIPPED), NOW), "r1")
+    reporting.flush()
+    assert recorder.calls == []

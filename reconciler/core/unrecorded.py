@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from providers.actions import SetWeight
+from reconciler.core.actions import held_action
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.observed import Observed
 from reconciler.core.model.reasons import Hold, Reason, Rule
@@ -31,7 +32,7 @@ def undisturbed(ledger: Ledger) -> Ledger:
 
 def hold_wants(fault: Hold, wants: Iterable[Want]) -> list[Hold]:
     """The holds of all candidates: no disruption begins, and nothing is created or started."""
-    return [_hold(fault, want.object, want.id) for want in wants]
+    return [replace(fault, object=want.object, action=want.id, held=want.held) for want in wants]
 
 
 def hold_steps(fault: Hold, steps: list[Step]) -> tuple[list[Step], list[Hold]]:
@@ -42,9 +43,5 @@ def hold_steps(fault: Hold, steps: list[Step]) -> tuple[list[Step], list[Hold]]:
         if isinstance(step.action, SetWeight) and step.cause not in _PLANNED:
             kept.append(step)
         else:
-            holds.append(_hold(fault, step.object, step.id))
+            holds.append(replace(fault, object=step.object, action=step.id, held=held_action.of(step.action)))
     return kept, holds
-
-
-def _hold(fault: Hold, obj: str, action: str) -> Hold:
-    return replace(fault, object=obj, action=action)

@@ -1,0 +1,66 @@
+"""What a plan says about two templates: each field by the name in a manifest, both values, and no secret."""
+
+from dataclasses import replace
+
+import pytest
+
+from manifests.values.desired import SECOND, Template
+from manifests.values.pod import SecretSource
+from reconciler.core.model import value_json
+from reconciler.core.replicas import template_changes
+from tests.core.replicas.test_templates import FULL
+from tests.sim.manifest import Spec, workload
+
+SMALL = workload(Spec()).template
+
+
+def told(before: Template, after: Template) -> list[tuple[str, str, str]]:
+    return [tuple(change) for change in template_changes.changes(before, after)]
+
+
+def test_equal_templates_have_no_changes():
+    assert told(FULL, FULL) == told(SMALL, SMALL) == []
+
+
+def test_a_variable_is_told_with_both_values():
+    main = replace(SMALL.container, env=(("LEVEL", "info"), ("MODE", "a")))
+    after = replace(SMALL, container=replace(main, env=(("LEVEL", "debug"), ("NEW", "1"))))
+    assert told(replace(SMALL, container=main), after) == [
+        ("containers[main].env[LEVEL]", "info", "debug"),
+        ("containers[main].env[MODE]", "a", "(none)"),
+        ("containers[main].env[NEW]", "(none)", "1"),
+    ]
+
+
+def test_a_command_a_port_and_a_period_are_told_under_their_names():
+    main = SMALL.container
+    after = replace(
+        main,
+        argv=("serve", "v2"),
+        ports=(replace(main.ports[0], number=9090),),
+        liveness=replace(main.liveness, period=7 * SECOND),
+    )
+    assert told(SMALL, replace(SMALL, container=after, grace=9 * SECOND)) == [
+        ("containers[main].command", '["serve", "v1"]', '["serve", "v2"]'),
+        ("containers[main].livenessProbe.period", "5s", "7s"),
+        ("containers[main].ports[http].containerPort", "8080", "9090"),
+        ("terminationGracePeriodSeconds", "5s", "9s"),
+    ]
+
+
+def test_a_secret_is_only_told_to_have_changed():
+    def with_secret(env: str) -> Template:
+        engine = replace(SMALL.container.engine, secret_env=(("TOKEN", SecretSource(env=env)),))
+        return replace(SMALL, container=replace(SMALL.container, engine=engine))
+
+    changes = told(with_secret("ONE"), with_secret("TWO"))
+    assert changes == [("containers[main].env[TOKEN]", "(secret)", "another (secret)")]
+    plain = replace(SMALL, container=replace(SMALL.container, env=(("TOKEN", "open"),)))
+    assert told(plain, with_secret("ONE")) == [("containers[main].env[TOKEN]", "open", "(secret)")]
+
+
+@pytest.mark.parametrize("template", [FULL, SMALL, replace(FULL, sidecars=())])
+def test_the_short_form_is_read_back_as_the_same_value(template):
+    text = value_json.write_short(template)
+    assert value_json.parse(Template, text) == template
+    assert len(text) <= len(value_json.write(template))
