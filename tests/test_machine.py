@@ -48,7 +48,7 @@ def test_a_run_tells_what_it_removed_or_left(changes, lines):
     assert compare(BEFORE, changed, ["mine1"], ["theirs1"], alone=True) == lines
 
 
-def test_while_another_run_is_under_way_only_what_the_engine_keeps_is_missing():
+def test_beside_another_run_only_what_the_engine_keeps_is_missing():
     changed = after(link=frozenset({"eth0"}), Docker_container=frozenset(), Docker_network=frozenset())
     lines = ["missing: link docker0", "missing: Docker network bridge"]
     assert compare(BEFORE, changed, [], ["t1"], alone=False) == lines
