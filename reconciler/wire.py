@@ -7,14 +7,12 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from manifests.load import Sources
-from manifests.problems import Code, ManifestErrors, Problem, render
-from manifests.source.identity import commit_of
+from manifests.problems import render
 from manifests.values.desired import SECOND, Desired, Role
 from providers import registry
 from providers.lib.secrets import on_resolve
@@ -23,7 +21,6 @@ from providers.wrappers.limited import limited
 from providers.wrappers.owned import OwnedRuntime, owned
 from providers.wrappers.push_credentials import CredentialedRuntime, shares_files
 from providers.wrappers.readonly import read_only
-from reconciler import tree
 from reconciler.core.decision import Decision, Plan
 from reconciler.core.forecast import forecast
 from reconciler.core.model.instant import Now
@@ -42,16 +39,14 @@ from reconciler.shell.loop import Loop
 from reconciler.shell.parts import Parts, Source, Stopped
 from reconciler.shell.providers import Providers, ThreadRunner
 from reconciler.shell.pushing.credentials import Credentials
-from reconciler.shell.report.events import manifests_event
 from reconciler.shell.report.summary import Summary
 from reconciler.shell.reporter import ProgressReporter, Reporter
-from reconciler.shell.source import DirectorySource, InForce, StoredManifests, problem_of
-from reconciler.shell.store import last_good
-from reconciler.shell.store.archive import Archive, mark_removed
-from reconciler.shell.store.instance_index import place_of
+from reconciler.shell.source import StoredManifests
+from reconciler.shell.store.archive import mark_removed
 from reconciler.shell.store.lock import Lock
 from reconciler.shell.store.memory import ReadOnlyMemory, StoreMemory, command_of
 from reconciler.shell.store.state_db import Store, StoreError
+from reconciler.start import StartManifests, archive_of, keep, kept, source_of, start_manifests, stored_source
 from reconciler.tree import Location, state_to_read
 from reconciler.web.serving import serve
 
@@ -131,143 +126,6 @@ def _machinery(
         yield providers, engine, runner
 
 
-@dataclass(frozen=True, slots=True)
-class StartManifests:
-    """The manifests that a run starts with.
-
-    Attributes:
-        desired: as they are written, without the intent of the run.
-        sources: the files that they were resolved from.
-        invalid: set when they were stored by an earlier run: the files at the source as they are now, and their problems.
-    """
-
-    desired: Desired
-    sources: Sources
-    invalid: tuple[Sources, ManifestErrors] | None = None
-
-
-def start_manifests(location: Location, clock: SystemClock, *, stored: bool) -> StartManifests:
-    """Read the manifests of a run. With `stored` the last good ones of the same instance take the place of invalid ones.
-
-    Raises:
-        ManifestErrors: the manifests are invalid, and none are stored that may take their place.
-    """
-    sources = location.read()
-    try:
-        return StartManifests(tree.resolve(sources), sources)
-    except ManifestErrors as error:
-        if not stored:
-            raise
-        state = location.known_state(sources, error, clock, newest=True)
-        if state is None:
-            raise
-        return stored_manifests(state, sources, error)
-
-
-def stored_manifests(
-    state: Path, now: Sources | None, error: ManifestErrors | None, *, removed: bool = False
-) -> StartManifests:
-    """The last good manifests in a state directory, checked with the local file as it is now.
-
-    Args:
-        now: the files at the source now, for the local file; None when no PATH was given.
-        error: the problems of the source; they are raised together with those of the stored manifests.
-        removed: also manifests that `reconcile destroy` has begun to remove.
-
-    Raises:
-        ManifestErrors: nothing is stored that may be used: nothing at all, a damaged file, or manifests that this version of the
-            program, or the local file as it is now, does not accept.
-    """
-    known = error.problems if error is not None else ()
-    try:
-        good = last_good.load(state)
-    except StoreError as damaged:
-        raise ManifestErrors([*known, _stored_problem(str(damaged))]) from damaged
-    if good is None or (good.removed and not removed):
-        raise error or ManifestErrors([_stored_problem(f"{state}: no manifests are stored")])
-    invalid = (now, error) if now is not None and error is not None else None
-    local = now.local if now is not None else None
-    refused = ManifestErrors(())
-    for sources in (good.sources,) if local is None else (replace(good.sources, local=local), good.sources):
-        try:
-            return StartManifests(tree.resolve(sources), sources, invalid)
-        except ManifestErrors as wrong:
-            refused = wrong
-            if local is None or {problem.file for problem in wrong.problems if not problem.is_warning} != {local.name}:
-                break  # else the local file itself is invalid and judges nothing: the one that was stored does
-    shown = [
-        replace(problem, file=f"stored revision {good.revision[:12]}: {problem.file}")
-        for problem in refused.problems
-        if not problem.is_warning
-    ]
-    raise ManifestErrors([*known, *shown])
-
-
-def _stored_problem(message: str) -> Problem:
-    return Problem("stored manifests", 0, 0, Code.UNREADABLE_FILE, "", message, "correct the manifests at PATH")
-
-
-def _stored_source(stored: StartManifests, clock: SystemClock) -> Source:
-    """The source of a plan with stored manifests."""
-    if stored.invalid is None:
-        return StoredManifests(None)
-    (sources, error), now = stored.invalid, clock.now()
-    return StoredManifests(problem_of(sources, error, stored.sources.revision[:12], "", now.wall, now))
-
-
-def _archive(location: Location, state: Path, instance: str, clock: SystemClock) -> Archive:
-    place = place_of(location.path, location.instance_file)
-    try:
-        base: Path | None = tree.state_base()
-    except tree.NoHome:  # a user without a home, who gave --state-dir
-        base = None
-    return Archive(state, base, instance, place, clock, lambda: commit_of(Path(place.real)))
-
-
-def _source(
-    location: Location, intent: Intent, start: StartManifests, archive: Archive, clock: SystemClock, *, follow: bool
-) -> Source:
-    def resolve(sources: Sources) -> Desired:
-        return intent.applied_to(tree.resolve(sources))
-
-    in_force = InForce(start.sources.state, start.sources.revision, start.invalid)
-    return DirectorySource(location.read, resolve, clock, in_force, archive, follow=follow)
-
-
-def _kept(
-    location: Location,
-    intent: Intent,
-    start: StartManifests,
-    state: Path,
-    memory: StoreMemory,
-    clock: SystemClock,
-    reporter: Reporter,
-) -> Source:
-    """The source of a single run, whose manifests are stored as the last good ones."""
-    archive = _archive(location, state, start.desired.instance.id, clock)
-    _keep(archive, start, memory, clock, reporter, removed=intent.destroy)
-    return _source(location, intent, start, archive, clock, follow=False)
-
-
-def _keep(
-    archive: Archive,
-    start: StartManifests,
-    memory: StoreMemory,
-    clock: SystemClock,
-    reporter: Reporter,
-    *,
-    removed: bool = False,
-) -> None:
-    """Store the manifests that a run starts with as the last good ones, with an event when they are other ones than before."""
-    failed = archive.in_force(start.sources, removed=removed)
-    if failed:
-        reporter.note(failed, level=logging.WARNING)
-    if archive.changed:
-        desired = start.desired
-        event = manifests_event(desired.revision, archive.commit_in_force, desired.source, clock.now())
-        memory.append_audit((), desired.revision, [event])
-
-
 async def run_once(
     location: Location,
     *,
@@ -305,7 +163,7 @@ async def run_once(
     ):
         reporter.follow(providers.progress)
         source: Source = (
-            _kept(location, intent, start, state, memory, clock, reporter) if stored is None else StoredManifests(None)
+            kept(location, intent, start, state, memory, clock, reporter) if stored is None else StoredManifests(None)
         )
         if intent.destroy:
             mark_removed(state)
@@ -352,7 +210,7 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
         _locked_store(state, f"{WATCH} {location.path}", clock, reporter) as memory,
         _machinery(desired, state, may_write=True, phase=True, credentials=credentials) as (providers, engine, runner),
     ):
-        archive = _archive(location, state, desired.instance.id, clock)
+        archive = archive_of(location, state, desired.instance.id, clock)
         if start.invalid is not None:
             reporter.note(
                 f"the manifests at {location.path} are invalid; revision "
@@ -361,14 +219,14 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
             )
             reporter.note(render(start.invalid[1].problems), level=logging.WARNING)
         else:
-            _keep(archive, start, memory, clock, reporter)
+            keep(archive, start, memory, clock, reporter)
         parts = Parts(
             desired=desired,
             providers=providers,
             providers_for=lambda new: build(new, state, may_write=True, credentials=credentials),
             prober=engine,
             memory=memory,
-            source=_source(location, intent, start, archive, clock, follow=True),
+            source=source_of(location, intent, start, archive, clock, follow=True),
             reporter=reporter,
             clock=clock,
             runner=runner,
@@ -483,7 +341,7 @@ async def make_plan(
             providers_for=None,
             prober=engine,
             memory=_ledger_for_plan(state, clock),
-            source=None if stored is None else _stored_source(stored, clock),
+            source=None if stored is None else stored_source(stored, clock),
             reporter=_NotesOnly(note),
             clock=clock,
             runner=runner,

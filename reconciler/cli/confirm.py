@@ -11,8 +11,8 @@ from reconciler.cli.view import terminal
 
 if TYPE_CHECKING:
     from reconciler.intent import Intent
+    from reconciler.start import StartManifests
     from reconciler.tree import Location
-    from reconciler.wire import StartManifests
 
 
 def require_terminal(command: str) -> None:

@@ -14,8 +14,8 @@ from manifests.problems import ManifestErrors
 from reconciler.cli.options import Options, usage_error
 
 if TYPE_CHECKING:
+    from reconciler.start import StartManifests
     from reconciler.tree import Location
-    from reconciler.wire import StartManifests
 
 path_or_id = click.argument("path", type=click.Path(path_type=Path), required=False)
 """PATH of a command that also works with the last good manifests of `--instance-id`."""
@@ -45,7 +45,7 @@ def chosen(path: Path | None, options: Options, instance_id: str) -> "tuple[Loca
         ManifestErrors: PATH is invalid and no instance is named, or nothing usable is stored.
         click.UsageError: neither PATH nor an instance is given, or PATH declares another instance.
     """
-    from reconciler import tree, wire  # noqa: PLC0415  (imported when it is needed)
+    from reconciler import tree  # noqa: PLC0415  (imported when it is needed)
 
     if path is None and not instance_id:
         raise usage_error(
@@ -68,9 +68,10 @@ def chosen(path: Path | None, options: Options, instance_id: str) -> "tuple[Loca
                 )
             return location, None
     from reconciler.cli.where import find  # noqa: PLC0415  (only for stored manifests)
+    from reconciler.start import stored_manifests  # noqa: PLC0415
 
     place = find(path, options, instance_id)
-    start = wire.stored_manifests(place.state_dir, sources, error, removed=True)
+    start = stored_manifests(place.state_dir, sources, error, removed=True)
     if start.desired.instance.id != instance_id:
         raise usage_error(
             f"{place.state_dir} is of instance '{start.desired.instance.id}', not '{instance_id}'", "give its id"

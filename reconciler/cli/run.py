@@ -23,6 +23,7 @@ from reconciler.shell.clock import SystemClock
 from reconciler.shell.logs import LogFormat, configure
 from reconciler.shell.report.summary import Summary
 from reconciler.shell.store.lock import holder
+from reconciler.start import StartManifests
 from reconciler.tree import Location
 from reconciler.wire import WATCH
 
@@ -85,7 +86,7 @@ def once(
     run_intent: Intent | None = None,
     operation: str = "reconcile --once",
     place: Location | None = None,
-    stored: wire.StartManifests | None = None,
+    stored: StartManifests | None = None,
 ) -> Exit:
     """Converge once, print the result, and return the exit code.
 
@@ -157,7 +158,7 @@ def make_plan(
     options: Options,
     run_intent: Intent,
     place: Location | None = None,
-    stored: wire.StartManifests | None = None,
+    stored: StartManifests | None = None,
 ) -> wire.MadePlan:
     """Observe everything once and make the whole plan, without a lock and without a write.
 
