@@ -160,7 +160,7 @@ def keep(
     failed = archive.in_force(start.sources, removed=removed)
     if failed:
         reporter.note(failed, level=logging.WARNING)
-    if archive.changed:
+    if archive.changed and not failed:
         desired = start.desired
         event = manifests_event(desired.revision, archive.commit_in_force, desired.source, clock.now())
         memory.append_audit((), desired.revision, [event])

@@ -84,14 +84,20 @@ def _wrapped(provider: Provider, instance: str, may_write: bool, credentials: Cr
 
 @contextmanager
 def _locked_store(
-    state: Path, operation: str, clock: SystemClock, reporter: Reporter, lock_wait: float = LOCK_WAIT
+    state: Path,
+    operation: str,
+    clock: SystemClock,
+    reporter: Reporter,
+    lock_wait: float = LOCK_WAIT,
+    *,
+    stays: bool = False,
 ) -> Iterator[StoreMemory]:
-    """The instance's lock and store, held together."""
+    """The instance's lock and store, held together. `stays`: begin also with a store that can only be read."""
     with ExitStack() as stack:
         lock = stack.enter_context(Lock.acquire(state, operation, clock, lock_wait))
 
         def opened() -> Store:
-            store = stack.enter_context(Store.open(state, clock))
+            store = stack.enter_context((Store.open_or_read if stays else Store.open)(state, clock))
             if store.recovered:
                 reporter.note(store.recovered)
             return store
@@ -105,6 +111,7 @@ def _locked_store(
                 raise StoreError(state, "the state directory has vanished", next_step)
             if not lock.held():
                 lock = stack.enter_context(Lock.acquire(state, operation, clock))
+            lock.record()
             return opened()
 
         yield StoreMemory(opened(), operation, reopened)
@@ -207,7 +214,7 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
     state = location.state_of(desired.instance.id)
     credentials = Credentials(state, clock, desired.instance.push)
     with (
-        _locked_store(state, f"{WATCH} {location.path}", clock, reporter) as memory,
+        _locked_store(state, f"{WATCH} {location.path}", clock, reporter, stays=True) as memory,
         _machinery(desired, state, may_write=True, phase=True, credentials=credentials) as (providers, engine, runner),
     ):
         archive = archive_of(location, state, desired.instance.id, clock)

@@ -83,6 +83,32 @@ def test_a_full_disk_holds_all_but_weights_until_there_is_space(on_disk, disk):
     assert world.stop() == 143
 
 
+@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "stopped"])
+def test_a_daemon_that_starts_on_a_full_disk_follows_health_and_waits(on_disk, disk, ending):
+    world = on_disk.start()
+    sick = min(world.weights())
+    code, out = world.run("suspend", "workload/web", "--reason", "a test")
+    assert code == 0, out
+    world.daemon.send_signal(ending)  # a process that stops removes SQLite's side files
+    world.daemon.wait(10)
+    disk.fill()
+    switch = world.switches / f"ready.{sick}"
+    switch.touch()
+    world.start()
+    world.until(lambda: world.weights()[sick] == 0)
+    assert "no space left" in world.logged() or "cannot be opened for writing" in world.logged()
+    code, out = world.run("resume", "workload/web")
+    assert code == 1, out
+    disk.free()
+    switch.unlink()
+    world.until(lambda: sorted(world.weights().values()) == [100, 100])
+    world.until(lambda: "can be written again" in world.logged())
+    world.until(lambda: world.run("resume", "workload/web")[0] == 0)
+    world.kill_replica(sick)
+    world.until(lambda: world.service(sick) != 0)
+    assert world.stop() == 143
+
+
 def test_a_state_directory_that_vanishes_and_returns_is_used_again(world):
     world.start()
     sick = min(world.weights())

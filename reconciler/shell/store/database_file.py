@@ -70,6 +70,25 @@ def open_database(
     return _open(path, migrations, busy), message
 
 
+def open_without_room(
+    state_dir: Path, migrations: Sequence[Sequence[str]] = MIGRATIONS, busy: float = BUSY_SECONDS
+) -> sqlite3.Connection:
+    """Open an existing file for the process that holds the lock, on a file system without room for SQLite's shared memory.
+
+    The index of the log is in this process's memory instead, so no other process can open the file meanwhile.
+
+    Raises:
+        StoreError: it cannot be read either, or its schema has another version.
+    """
+    path = state_dir / FILE
+    os.close(open_private(path, os.O_RDWR))
+    db = _connect(path, "rw", busy, alone=True)
+    with _closed_on_error(db), explained(path):
+        if _known_version(db, path, migrations) < len(migrations):
+            raise StoreError(path, "it has no room for its upgrade", "free disk space")
+        return db
+
+
 def join_database(
     state_dir: Path, migrations: Sequence[Sequence[str]] = MIGRATIONS, busy: float = BUSY_SECONDS
 ) -> sqlite3.Connection:
@@ -128,7 +147,8 @@ def _replaced(path: Path) -> Replaced:
     )
 
 
-def _connect(path: Path, mode: str, busy: float = BUSY_SECONDS) -> sqlite3.Connection:
+def _connect(path: Path, mode: str, busy: float = BUSY_SECONDS, *, alone: bool = False) -> sqlite3.Connection:
+    """A connection. `alone`: without shared memory, before the first read would need it."""
     with explained(path):
         db = sqlite3.connect(
             f"{path.absolute().as_uri()}?mode={mode}",
@@ -139,6 +159,7 @@ def _connect(path: Path, mode: str, busy: float = BUSY_SECONDS) -> sqlite3.Conne
         )
         with _closed_on_error(db):
             for pragma in (
+                *(["locking_mode = EXCLUSIVE"] if alone else []),
                 "synchronous = FULL",
                 "cell_size_check = ON",
                 f"journal_size_limit = {WAL_BYTES}",

@@ -11,13 +11,14 @@ import json
 import os
 import socket
 import weakref
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, Self
 
 from manifests.values.desired import SECOND
 from reconciler.core.model.instant import Now
 from reconciler.shell.clock import BlockingClock
-from reconciler.shell.store.directory import explain, make_state_dir, open_private, write_private
+from reconciler.shell.store.directory import StoreError, explain, make_state_dir, open_private, write_private
 from reconciler.version import version
 
 LOCK_FILE = "lock"
@@ -83,12 +84,17 @@ class Lock:
                 raise _locked(state_dir, now)
             clock.pause(min(TRY_EVERY, deadline - now.steady))
         try:
-            owner = _myself(operation, clock.now())
-            write_private(state_dir / OWNER_FILE, json.dumps(owner._asdict()))
+            lock = cls(state_dir, fd, _myself(operation, clock.now()))
         except BaseException:
             os.close(fd)
             raise
-        return cls(state_dir, fd, owner)
+        lock.record()
+        return lock
+
+    def record(self) -> None:
+        """Write the record of the holder. Without one, as on a full disk, the lock holds all the same, and others see less."""
+        with suppress(StoreError):
+            write_private(self._state_dir / OWNER_FILE, json.dumps(self.owner._asdict()))
 
     def release(self) -> None:
         """Release the lock; idempotent. The lock file stays: removing it would allow two locks at once."""

@@ -99,6 +99,11 @@ class StoreMemory:
 
     def check(self) -> bool:
         """Write something. When the files are gone, the store is made again: what it had is in memory."""
+        if self.store.reduced is not None and self._reopen is not None:
+            self.store.close()
+            self.store = self._reopen()
+            if self.store.reduced is not None:
+                raise self.store.reduced
         try:
             self.store.check()
         except Replaced:

@@ -40,6 +40,7 @@ class PatientMemory:
         self._kept = 0
         self._dropped = 0
         self._decision: str | None = None
+        self._unclosed = False
 
     def recover(self) -> bool:
         """Try to write again, outcomes of the journal first. Whether the store can be written; the ledger is the caller's next write.
@@ -50,6 +51,10 @@ class PatientMemory:
         try:
             if self._memory.check():
                 self._ended.clear()  # the store is a new one: it has no such entries
+            if self._unclosed:
+                for message in self._memory.close_open_entries():
+                    log.warning("%s", message)
+                self._unclosed = False
             while self._ended:
                 self._memory.end(*self._ended[0])
                 del self._ended[0]
@@ -194,8 +199,12 @@ class PatientMemory:
         return ()
 
     def close_open_entries(self) -> Sequence[str]:
-        """Close the journal entries that an earlier process left open."""
-        return self._memory.close_open_entries()
+        """Close the journal entries that an earlier process left open, now or before anything else is written."""
+        try:
+            return self._memory.close_open_entries()
+        except StoreError as error:
+            self.error, self._unclosed = error, True
+            return ()
 
     def reported_holds(self) -> Mapping[HoldKey, str]:
         """The holds that an earlier process reported last."""

@@ -29,6 +29,7 @@ from reconciler.shell.store.database_file import (
     identity,
     join_database,
     open_database,
+    open_without_room,
     pragma,
 )
 from reconciler.shell.store.directory import StoreError, explain
@@ -91,6 +92,7 @@ class Store(Audit):
     Attributes:
         recovered: a message for the operator when a damaged file was renamed on opening, else None.
         damaged: section, key and cause of the rows that this process has set aside.
+        reduced: why the file could only be opened to read it; None when it can be written.
     """
 
     def __init__(
@@ -98,6 +100,7 @@ class Store(Audit):
     ) -> None:
         self.recovered = recovered
         self.damaged: list[tuple[str, str, str]] = []
+        self.reduced: StoreError | None = None
         self._path = path
         self._db = db
         self._clock = clock
@@ -120,6 +123,24 @@ class Store(Audit):
         """
         db, recovered = open_database(state_dir, clock.now().wall, busy=busy)
         return cls(state_dir / FILE, db, clock, recovered, holder=True)
+
+    @classmethod
+    def open_or_read(cls, state_dir: Path, clock: BlockingClock, busy: float = BUSY_SECONDS) -> Self:
+        """As `open`. A file that has no room to be written is opened to be read, and `reduced` says why.
+
+        Raises:
+            StoreError: as `open`, when the file cannot be read either.
+        """
+        try:
+            return cls.open(state_dir, clock, busy)
+        except StoreError as error:
+            try:
+                db = open_without_room(state_dir, busy=busy)
+            except StoreError:
+                raise error from None
+            store = cls(state_dir / FILE, db, clock, None, holder=True)
+            store.reduced = error
+            return store
 
     @classmethod
     def join(cls, state_dir: Path, clock: BlockingClock, busy: float = BUSY_SECONDS) -> Self:
