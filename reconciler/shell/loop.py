@@ -132,6 +132,7 @@ class Loop:
                 await self._sleep(decision, end)
             await self._drain()
             final = await self._tick(act=False)
+            self.reporting.close()
             return summarize(final, tuple(self.done), self.clock.now(), self.stopping, self.probing.name_targets.open())
         finally:
             await self._end()
@@ -160,6 +161,7 @@ class Loop:
                     self.faults.begin(self._failed.hold(error, self.clock.now()))
                     await self.clock.sleep_until(self.clock.now().steady + TICK_AGAIN, asyncio.Event())
             await self._drain()
+            self.reporting.close()
             return self.stopping
         finally:
             await self._end()
@@ -331,11 +333,13 @@ class Loop:
             # Two turns of the event loop start the calls on their threads (or journal them), before disk and reports take time.
             await asyncio.sleep(0)
             await asyncio.sleep(0)
-        if self._synced():
-            self.pushing.saved()
-        self._look_at_failed()
         if all(self.looks.attempts.values()):
             self.reporting.decided(decision, self.desired, now, acts=act and self.stopping is None)
+        # A report that is queued waits for the disk anyway. An answer to a push must not wait for a report.
+        soon = self.reporting.queued and not self.pushing.waiting
+        if soon or self._synced():
+            self.pushing.saved()
+        self._look_at_failed()
         if not self._applying:
             self.reporting.flush()
         if self.memory.error is not None and Rule.LEDGER_UNWRITABLE not in self.faults:

@@ -97,3 +97,19 @@ def test_audit_and_decision_of_an_earlier_version_get_the_new_rule_names(state):
     assert [wait["waiting"] for wait in document["waits"]] == [
         waiting.value for waiting in Waiting if waiting not in NEW_WAITING
     ]
+
+
+def test_the_decision_of_an_earlier_version_is_changed_and_its_audit_continued(state):
+    with Store.open(state, VirtualClock(wall=AT)) as store:
+        before = store.audit_since()
+        document = json.loads(store.last_decision().text)
+        first = document["holds"][0]
+        assert store.put_decision(document) is False
+        document["holds"] = [{**first, "message": "still"}, *document["holds"][1:]]
+        assert store.put_decision(document) is True
+        store.audit([before[0][1]._replace(step="the next one")])
+    with Store.open(state, VirtualClock(wall=AT)) as store:
+        assert json.loads(store.last_decision().text) == document
+        after = store.audit_since()
+        assert after[:-1] == before
+        assert after[-1][0] == before[-1][0] + 1
