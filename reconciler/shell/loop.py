@@ -33,6 +33,7 @@ from reconciler.shell.apply.applier import Applier
 from reconciler.shell.apply.evidence import EvidenceCollector
 from reconciler.shell.apply.references import References
 from reconciler.shell.faults import RETRY, FailedDecisions, Faults
+from reconciler.shell.log_context import Reconciles
 from reconciler.shell.looks.facts import Looks
 from reconciler.shell.looks.triggers import Wake
 from reconciler.shell.looks.wake_pipe import COMMAND, SHOW
@@ -99,6 +100,7 @@ class Loop:
         self.done: list[tuple[Step, Outcome]] = []
         self._outcomes: list[tuple[Step, Outcome, Desired]] = []
         self._probe_failed = False
+        self._reconciles = Reconciles()
         self._applying: set[asyncio.Task[None]] = set()
         self._retired: list[tuple[Providers, frozenset[asyncio.Task[None]]]] = []
         self._closing: set[asyncio.Task[None]] = set()
@@ -292,6 +294,7 @@ class Loop:
     async def _tick(self, act: bool = True) -> Decision:
         """Decide from the known facts, store the result, and begin the steps that are due. Waits for no look and no call."""
         reasons = self.wake.take()
+        self._reconciles.begin(self.desired.revision)
         self._collect()
         now = self.clock.now()
         self._recover(now, at_once=COMMAND in reasons)
@@ -531,6 +534,8 @@ class Loop:
     async def _retarget(self) -> None:
         suspended = quiet(self.desired, self.ledger, self.clock.now())
         await self.probing.retarget(self.desired, self.applier.busy, suspended, self.ledger)
+        for change in self.probing.log.take():
+            self.reporter.event("probe", change.object, change.action, "", change.outcome, change.message)
 
     def _check_engine(self, now: Now) -> None:
         """Restart a probe engine that died or does not answer; until it answers, all verdicts are unknown."""

@@ -97,7 +97,10 @@ class Reporting:
 
     def ended(self, ends: Iterable[End], now: Now) -> None:
         """Queue the ends of containers for the audit."""
-        self._events += [end_event(end, now) for end in ends]
+        events = [end_event(end, now) for end in ends]
+        self._events += events
+        for event in events:
+            self._log(event)
 
     def manifests(self, desired: Desired, commit: str, now: Now) -> None:
         """Queue for the audit that other manifests are in force than before."""
@@ -169,6 +172,7 @@ class Reporting:
             for event in events:
                 if event.kind in ADOPTION:
                     self._reporter.note(event.message)
+                self._log(event)
             if events and desired.revision != self._revision:
                 self._append()
                 self._revision = desired.revision
@@ -182,6 +186,9 @@ class Reporting:
                 self._memory.put_decision(document, AGES, all_ages=view is not None)
         self._decisions.clear()
         self._decisions.clear()
+
+    def _log(self, event: Event) -> None:
+        self._reporter.event(event.kind, event.object, event.step, event.cause, event.outcome, event.message)
 
     def _append(self) -> None:
         """Append all rows in one transaction, because each append waits for the disk."""

@@ -47,6 +47,9 @@ class Recorder:
     def finished(self, step: Step, outcome: Outcome) -> None:
         raise AssertionError(step, outcome)
 
+    def event(self, kind: str, object: str, action: str, cause: str, outcome: str, message: str) -> None:  # noqa: A002
+        assert kind
+
     def note(self, text: str, *, level: int = logging.INFO) -> None:
         raise AssertionError(text, level)
 
