@@ -33,6 +33,10 @@ class Reconciles:
         self._count += 1
         _CONTEXT.set(LogContext(f"{self._process}-{self._count}", revision, commit))
 
+    def manifests(self, revision: str, commit: str) -> None:
+        """Other manifests are in force from here on."""
+        _CONTEXT.set(current()._replace(revision=revision, commit=commit))
+
 
 def current() -> LogContext:
     """The context of the calling task."""

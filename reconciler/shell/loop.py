@@ -294,7 +294,7 @@ class Loop:
     async def _tick(self, act: bool = True) -> Decision:
         """Decide from the known facts, store the result, and begin the steps that are due. Waits for no look and no call."""
         reasons = self.wake.take()
-        self._reconciles.begin(self.desired.revision)
+        self._reconciles.begin(self.desired.revision, self.manifest_reload.commit)
         self._collect()
         now = self.clock.now()
         self._recover(now, at_once=COMMAND in reasons)
@@ -604,6 +604,7 @@ class Loop:
         self.desired = desired
         self.looks.set_desired(desired)
         self.pushing.set_desired(desired)
+        self._reconciles.manifests(desired.revision, self.manifest_reload.commit)
         self.reporting.manifests(desired, self.manifest_reload.commit, now)
 
     def source_changed(self) -> None:

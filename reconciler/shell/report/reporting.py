@@ -104,7 +104,9 @@ class Reporting:
 
     def manifests(self, desired: Desired, commit: str, now: Now) -> None:
         """Queue for the audit that other manifests are in force than before."""
-        self._events.append(manifests_event(desired.revision, commit, desired.source, now))
+        event = manifests_event(desired.revision, commit, desired.source, now)
+        self._events.append(event)
+        self._log(event)
 
     @property
     def queued(self) -> bool:
