@@ -97,16 +97,11 @@ class Reporting:
 
     def ended(self, ends: Iterable[End], now: Now) -> None:
         """Queue the ends of containers for the audit."""
-        events = [end_event(end, now) for end in ends]
-        self._events += events
-        for event in events:
-            self._log(event)
+        self._events += [end_event(end, now) for end in ends]
 
     def manifests(self, desired: Desired, commit: str, now: Now) -> None:
         """Queue for the audit that other manifests are in force than before."""
-        event = manifests_event(desired.revision, commit, desired.source, now)
-        self._events.append(event)
-        self._log(event)
+        self._events.append(manifests_event(desired.revision, commit, desired.source, now))
 
     @property
     def queued(self) -> bool:
@@ -174,7 +169,6 @@ class Reporting:
             for event in events:
                 if event.kind in ADOPTION:
                     self._reporter.note(event.message)
-                self._log(event)
             if events and desired.revision != self._revision:
                 self._append()
                 self._revision = desired.revision
@@ -187,7 +181,6 @@ class Reporting:
                 document = decision_document(decision, desired, now, since, view)
                 self._memory.put_decision(document, AGES, all_ages=view is not None)
         self._decisions.clear()
-        self._decisions.clear()
 
     def _log(self, event: Event) -> None:
         self._reporter.event(event.kind, event.object, event.step, event.cause, event.outcome, event.message)
@@ -195,6 +188,8 @@ class Reporting:
     def _append(self) -> None:
         """Append all rows in one transaction, because each append waits for the disk."""
         if self._done or self._events:
+            for event in self._events:
+                self._log(event)
             self._memory.append_audit(self._done, self._revision, self._events)
             self._done.clear()
             self._events.clear()
