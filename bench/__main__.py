@@ -31,6 +31,7 @@ BENCHMARKS = (
     "push_rate",
     "push_latency",
     "drain",
+    "state_writes",
     "changes",
 )
 ROOT = Path(__file__).resolve().parent.parent

@@ -207,6 +207,9 @@ class Silence:
     def finished(self, step: Step, outcome: Outcome) -> None:
         pass
 
+    def event(self, *fields: str) -> None:
+        """Not measured."""
+
     def decided(self, decision: Decision, now: object) -> None:
         pass
 

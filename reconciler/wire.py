@@ -286,6 +286,9 @@ class _NotesOnly:
     def decided(self, decision: Decision, now: Now) -> None:
         """The plan starts from this decision."""
 
+    def event(self, kind: str, object: str, action: str, cause: str, outcome: str, message: str) -> None:  # noqa: A002
+        """Nothing: a plan shows what it observes by itself."""
+
     def note(self, text: str, *, level: int = 0) -> None:
         """Pass it on."""
         del level

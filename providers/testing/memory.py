@@ -26,7 +26,7 @@ from providers.naming import object_of
 from providers.spi import Context, Performed
 from providers.testing.memory_container import MemoryContainer
 
-ADDRESSES = tuple(f"127.77.0.{last}" for last in range(1, 255))
+ADDRESSES = tuple(f"127.77.{third}.{last}" for third in range(8) for last in range(1, 255))
 """Addresses of containers. They are few and the lowest free one comes first, so that an address is reused after a removal."""
 
 MAX_WEIGHT = 65_535

@@ -73,6 +73,7 @@ OPTIONS_WITH_VALUE = frozenset(
         "--since",
         "--state-dir",
         "--timeout",
+        "--until",
         "-o",
     }
 )

@@ -10,7 +10,7 @@ import click
 
 from manifests.values.desired import SECOND
 from reconciler.cli.objects import key_of, known_objects, meant
-from reconciler.cli.options import DurationType, Options, common_options, target_options
+from reconciler.cli.options import Options, When, WhenType, common_options, target_options, usage_error
 from reconciler.cli.status import report_no_state
 from reconciler.cli.view import View
 from reconciler.cli.where import Place, find, joined, path_optional
@@ -21,8 +21,15 @@ from reconciler.shell.store.state_db import AuditRow
 ASK_EVERY = SECOND // 2
 """How often `--follow` reads new events (ns)."""
 
-SINCE = 3600 * SECOND
-"""How far back events are shown by default (ns)."""
+SINCE = When(ago=3600 * SECOND)
+"""How far back events are shown by default."""
+
+
+ENDLESS = 2**63 - 1
+"""The end without `--until` (ns)."""
+
+LATE = SECOND // 2
+"""How long after its time an event may be stored (ns): `--follow --until` waits for it."""
 
 
 @click.command(
@@ -36,11 +43,15 @@ force).
 With --follow and -o json each line is one JSON object.
 
 \b
+TIME is a time of RFC 3339 with its offset, or a duration: so long ago.
+
+\b
 Exit codes: 0 shown, 6 the instance has never run.
 
 \b
 Examples:
   reconcile events manifests/ --since 24h
+  reconcile events manifests/ --since 2030-01-31T22:00:00Z --until 2030-01-31T22:30:00Z
   reconcile events --instance-id my-host --object workload/web --follow
   reconcile events manifests/ -o json | jq '.events[] | select(.kind == "held")'
 """,
@@ -48,22 +59,29 @@ Examples:
 @path_optional
 @click.option("--follow", is_flag=True, help="Keep showing new events until interrupted.")
 @click.option(
-    "--since", type=DurationType(), default=SINCE, metavar="DURATION", help="How far back to start; default 1h."
+    "--since", type=WhenType(), default=SINCE, metavar="TIME", help="Show no earlier events; default 1h: an hour ago."
 )
+@click.option("--until", type=WhenType(), metavar="TIME", help="Show no later events; with --follow, end at that time.")
 @click.option("--object", "key", metavar="KEY", default="", help="Show only events of this object and its parts.")
 @target_options
 @common_options
-def events(path: Path | None, follow: bool, since: int, key: str, instance_id: str, **raw: Any) -> Exit:
+def events(
+    path: Path | None, follow: bool, since: When, until: When | None, key: str, instance_id: str, **raw: Any
+) -> Exit:
     """Show recent events, oldest first."""
     options = Options.of(raw)
+    clock, key = SystemClock(), key_of(key)
+    now = clock.now().wall
+    begin, end = since.at(now), ENDLESS if until is None else until.at(now)
+    if begin > end:
+        raise usage_error("--since is later than --until", "give the earlier time to --since")
     view = options.view
     place = find(path, options, instance_id)
     if not place.has_run:
         return report_no_state(place.never_run, view)
-    clock, key = SystemClock(), key_of(key)
     with joined(place) as store:
-        rows = store.audit_since(wall=clock.now().wall - since)
-        shown = _about(key, rows)
+        rows = store.audit_since(wall=begin)
+        shown = _about(key, end, rows)
         if not follow:
             if view.json:
                 view.document({"exit_code": 0, "events": [_json(row) for row in shown]})
@@ -75,10 +93,13 @@ def events(path: Path | None, follow: bool, since: int, key: str, instance_id: s
             while not interrupts:
                 for row in shown:
                     view.record(_json(row)) if view.json else view.out(_line(row, view))
-                clock.pause(ASK_EVERY)
+                left = end - clock.now().wall
+                if left <= -LATE:
+                    return Exit.OK
+                clock.pause(min(ASK_EVERY, max(left, 0) + LATE))
                 rows = store.audit_since(after=last)
                 last = rows[-1][0] if rows else last
-                shown = _about(key, rows)
+                shown = _about(key, end, rows)
         raise KeyboardInterrupt
 
 
@@ -100,8 +121,11 @@ def _recorded(number: signal.Signals) -> Iterator[list[int]]:
         signal.signal(number, before)
 
 
-def _about(key: str, rows: Iterable[tuple[int, AuditRow]]) -> list[AuditRow]:
-    return [row for _, row in rows if not key or row.object == key or row.object.startswith(f"{key}/")]
+def _about(key: str, end: int, rows: Iterable[tuple[int, AuditRow]]) -> list[AuditRow]:
+    """The rows about an object and its parts, up to this wall-clock instant (ns)."""
+    return [
+        row for _, row in rows if row.wall <= end and (not key or row.object == key or row.object.startswith(f"{key}/"))
+    ]
 
 
 def event_text(row: AuditRow) -> str:

@@ -1,9 +1,10 @@
 """The options that commands share, and the value made of them. Light on purpose: imported for every command line."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import click
 
@@ -32,6 +33,41 @@ class DurationType(click.ParamType[int]):
             return int(parse_duration(value))
         except PydanticCustomError:
             self.fail(f"'{value}' is not a duration: use a number with a unit, such as 90s, 10m or 1h30m", param, ctx)
+
+
+class When(NamedTuple):
+    """A point in time on a command line: a wall-clock instant, or so long ago (ns). One of the two is None."""
+
+    wall: int | None = None
+    ago: int | None = None
+
+    def at(self, now: int) -> int:
+        """The wall-clock instant (ns). `now` is the wall clock."""
+        return self.wall if self.wall is not None else now - (self.ago or 0)
+
+
+class WhenType(click.ParamType[When]):
+    """A time of RFC 3339, or a duration that is counted back from now."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> When:
+        """The point in time; a usage error when it is neither."""
+        if isinstance(value, When):
+            return value
+        from pydantic_core import PydanticCustomError  # noqa: PLC0415  (only when a time is given)
+
+        from manifests.types.durations import parse_duration  # noqa: PLC0415
+        from manifests.types.moments import parse_moment  # noqa: PLC0415
+
+        with suppress(PydanticCustomError):
+            return When(ago=int(parse_duration(value)))
+        try:
+            return When(wall=int(parse_moment(value)))
+        except PydanticCustomError as error:
+            self.fail(
+                f"{error.message()}: use a time such as 2030-01-31T22:00:00Z, or how long ago: 90s, 1h30m", param, ctx
+            )
 
 
 @dataclass(frozen=True, slots=True)

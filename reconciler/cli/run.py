@@ -76,7 +76,7 @@ def _reporter(options: Options, clock: SystemClock, endless: bool) -> Progress |
     if view.quiet:
         return Silent()
     if endless or json_log:
-        return Logged()
+        return Logged(clock)
     return Progress(screen, clock, view.paint_err if view.json else view.paint, None if view.json else view.out)
 
 

@@ -1,4 +1,7 @@
-"""Logging of the whole program: to standard error, as text or as one JSON object per line.
+"""Logging of the whole program: to standard error, as text for people or as one JSON object per line, or to systemd's journal.
+
+A record about a change has the fields of `FIELDS`. Text does not repeat them, because its message says the same; JSON and the journal
+have them, with the context of the tick (`log_context.py`). The journal is used for text when standard error is connected to it.
 
 The command line calls `configure` once; all other modules use the standard `logging.getLogger(__name__)`. Every resolved secret
 is masked in every record. Third-party libraries are logged from level warning on.
@@ -13,10 +16,13 @@ import sys
 import traceback
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from pathlib import Path
 from typing import IO, Any
 from urllib.parse import quote
 
 from reconciler.shell.clock import utc
+from reconciler.shell.journal import SOCKET, Journal, connected
+from reconciler.shell.log_context import current
 
 PACKAGES = ("reconciler", "manifests", "providers")
 MASK = "***"
@@ -26,6 +32,13 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 
 # Control characters are escaped, so that external text can neither begin a new line nor control the terminal.
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+FIELDS = ("kind", "object", "action", "cause", "rule", "outcome", "detail", "duration_seconds")
+"""Fields of a record about a change, given as `extra`; see docs/running.md."""
+
+PRIORITIES = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical": 2}
+"""The journal's priorities (those of syslog) by level."""
 
 
 class LogFormat(StrEnum):
@@ -82,6 +95,7 @@ def configure(
     *,
     stream: IO[str] | None = None,
     secrets: Secrets = SECRETS,
+    journal: Path | None = None,
 ) -> None:
     """Set up logging for the process. A later call replaces an earlier one.
 
@@ -90,6 +104,7 @@ def configure(
         form: text or JSON.
         stream: the output; standard error when not given.
         secrets: the secrets to mask.
+        journal: the socket of systemd's journal, for text; the system's one when not given and standard error leads there.
 
     Raises:
         ValueError: the level is unknown.
@@ -97,13 +112,18 @@ def configure(
     number = logging.getLevelNamesMapping().get(level.upper())
     if not number:
         raise ValueError(f"log level {level!r}: unknown; use debug, info, warning or error")
-    handler = _Handler(stream or sys.stderr)
+    handler: logging.Handler = _Handler(stream or sys.stderr)
     encoding = str(getattr(stream or sys.stderr, "encoding", None) or sys.stderr.encoding or "")
     utf8 = encoding.lower().replace("-", "") == "utf8"
     handler.setFormatter(_JSON(secrets, ascii_only=not utf8) if form is LogFormat.JSON else _Text(secrets))
+    if journal is None and connected(2):
+        journal = SOCKET
+    if journal is not None and form is LogFormat.TEXT:
+        handler = _JournalHandler(Journal(journal), _JSON(secrets), handler)
     root = logging.getLogger()
-    for old in [handler for handler in root.handlers if isinstance(handler, _Handler)]:
+    for old in [handler for handler in root.handlers if isinstance(handler, _Handler | _JournalHandler)]:
         root.removeHandler(old)
+        old.close()
     root.addHandler(handler)
     root.setLevel(max(number, logging.WARNING))
     for name in PACKAGES:
@@ -123,6 +143,39 @@ class _Handler(logging.StreamHandler[Any]):
             return
 
 
+class _JournalHandler(logging.Handler):
+    """Sends records to the journal; to the other handler what the journal does not take."""
+
+    def __init__(self, journal: Journal, formatter: "_JSON", other: logging.Handler) -> None:
+        super().__init__()
+        self._journal, self._fields, self._other = journal, formatter, other
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Send one record."""
+        try:
+            fields = self._fields.fields(record)
+            message = "\n".join(str(fields[name]) for name in ("message", "exception") if name in fields)
+            priority = PRIORITIES.get(str(fields["level"]), 5)
+            entry = {"MESSAGE": message, "PRIORITY": str(priority), "SYSLOG_IDENTIFIER": "reconcile"}
+            for name, value in fields.items():
+                if name not in {"message", "exception", "level", "time"}:
+                    entry[_journal_name(name)] = value if isinstance(value, str) else json.dumps(value, default=str)
+            self._journal.send(entry)
+        except Exception:  # noqa: BLE001  (a record that fails must not end the loop; it is written as text)
+            self._other.handle(record)
+
+    def close(self) -> None:
+        """Close both."""
+        self._journal.close()
+        self._other.close()
+        super().close()
+
+
+def _journal_name(name: str) -> str:
+    """The journal's name of a field: upper case, with our prefix, at most 64 characters."""
+    return "RECONCILER_" + re.sub(r"[^A-Z0-9_]", "_", name.upper())[:53]
+
+
 class _Text(logging.Formatter):
     """`2026-11-27T09:30:00.123Z warning message key=value`, then the traceback."""
 
@@ -131,7 +184,7 @@ class _Text(logging.Formatter):
         self._secrets = secrets
 
     def format(self, record: logging.LogRecord) -> str:
-        extra = "".join(f" {key}={value}" for key, value in _extra(record))
+        extra = "".join(f" {key}={value}" for key, value in _extra(record) if key not in FIELDS)
         line = f"{_time(record)} {record.levelname.lower()} {record.getMessage()}{extra}"
         trace = _trace(record)
         text = _one_line(self._secrets.mask(line))
@@ -139,7 +192,7 @@ class _Text(logging.Formatter):
 
 
 class _JSON(logging.Formatter):
-    """One object per line: time, level, logger, message, the fields of `extra`, exception.
+    """One object per line: time, level, logger, message, exception, the context of the tick, the fields of `extra`.
 
     `ascii_only`: other letters are escaped as JSON escapes them; the stream's own escapes would not be JSON.
     """
@@ -149,17 +202,22 @@ class _JSON(logging.Formatter):
         self._secrets, self._ascii_only = secrets, ascii_only
 
     def format(self, record: logging.LogRecord) -> str:
+        return json.dumps(self.fields(record), ensure_ascii=self._ascii_only, default=str)
+
+    def fields(self, record: logging.LogRecord) -> dict[str, Any]:
+        """The masked values of a record, by name."""
         fields: dict[str, object] = {
             "time": _time(record),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
             "exception": _trace(record),
+            **current()._asdict(),
         }
         fields = {key: value for key, value in fields.items() if value != ""}
         for key, value in _extra(record):
             fields.setdefault(key, value)
-        return json.dumps(_masked(fields, self._secrets), ensure_ascii=self._ascii_only, default=str)
+        return {self._secrets.mask(key): _masked(value, self._secrets) for key, value in fields.items()}
 
 
 def _time(record: logging.LogRecord) -> str:

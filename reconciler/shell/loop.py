@@ -33,6 +33,7 @@ from reconciler.shell.apply.applier import Applier
 from reconciler.shell.apply.evidence import EvidenceCollector
 from reconciler.shell.apply.references import References
 from reconciler.shell.faults import RETRY, FailedDecisions, Faults
+from reconciler.shell.log_context import Reconciles
 from reconciler.shell.looks.facts import Looks
 from reconciler.shell.looks.triggers import Wake
 from reconciler.shell.looks.wake_pipe import COMMAND, SHOW
@@ -99,6 +100,7 @@ class Loop:
         self.done: list[tuple[Step, Outcome]] = []
         self._outcomes: list[tuple[Step, Outcome, Desired]] = []
         self._probe_failed = False
+        self._reconciles = Reconciles()
         self._applying: set[asyncio.Task[None]] = set()
         self._retired: list[tuple[Providers, frozenset[asyncio.Task[None]]]] = []
         self._closing: set[asyncio.Task[None]] = set()
@@ -132,6 +134,7 @@ class Loop:
                 await self._sleep(decision, end)
             await self._drain()
             final = await self._tick(act=False)
+            self.reporting.close()
             return summarize(final, tuple(self.done), self.clock.now(), self.stopping, self.probing.name_targets.open())
         finally:
             await self._end()
@@ -160,6 +163,7 @@ class Loop:
                     self.faults.begin(self._failed.hold(error, self.clock.now()))
                     await self.clock.sleep_until(self.clock.now().steady + TICK_AGAIN, asyncio.Event())
             await self._drain()
+            self.reporting.close()
             return self.stopping
         finally:
             await self._end()
@@ -290,6 +294,7 @@ class Loop:
     async def _tick(self, act: bool = True) -> Decision:
         """Decide from the known facts, store the result, and begin the steps that are due. Waits for no look and no call."""
         reasons = self.wake.take()
+        self._reconciles.begin(self.desired.revision, self.manifest_reload.commit)
         self._collect()
         now = self.clock.now()
         self._recover(now, at_once=COMMAND in reasons)
@@ -331,11 +336,13 @@ class Loop:
             # Two turns of the event loop start the calls on their threads (or journal them), before disk and reports take time.
             await asyncio.sleep(0)
             await asyncio.sleep(0)
-        if self._synced():
-            self.pushing.saved()
-        self._look_at_failed()
         if all(self.looks.attempts.values()):
             self.reporting.decided(decision, self.desired, now, acts=act and self.stopping is None)
+        # A report that is queued waits for the disk anyway. An answer to a push must not wait for a report.
+        soon = self.reporting.queued and not self.pushing.waiting
+        if soon or self._synced():
+            self.pushing.saved()
+        self._look_at_failed()
         if not self._applying:
             self.reporting.flush()
         if self.memory.error is not None and Rule.LEDGER_UNWRITABLE not in self.faults:
@@ -527,6 +534,8 @@ class Loop:
     async def _retarget(self) -> None:
         suspended = quiet(self.desired, self.ledger, self.clock.now())
         await self.probing.retarget(self.desired, self.applier.busy, suspended, self.ledger)
+        for change in self.probing.log.take():
+            self.reporter.event("probe", change.object, change.action, "", change.outcome, change.message)
 
     def _check_engine(self, now: Now) -> None:
         """Restart a probe engine that died or does not answer; until it answers, all verdicts are unknown."""
@@ -595,6 +604,7 @@ class Loop:
         self.desired = desired
         self.looks.set_desired(desired)
         self.pushing.set_desired(desired)
+        self._reconciles.manifests(desired.revision, self.manifest_reload.commit)
         self.reporting.manifests(desired, self.manifest_reload.commit, now)
 
     def source_changed(self) -> None:

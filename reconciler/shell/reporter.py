@@ -22,6 +22,9 @@ class Reporter(Protocol):
     def decided(self, decision: Decision, now: Now) -> None:
         """A decision that differs from the previous one."""
 
+    def event(self, kind: str, object: str, action: str, cause: str, outcome: str, message: str) -> None:  # noqa: A002
+        """Something changed that is neither a step nor a hold, in the words of the audit (`store/audit.py`)."""
+
     def note(self, text: str, *, level: int = logging.INFO) -> None:
         """Any other message."""
 

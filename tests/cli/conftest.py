@@ -47,7 +47,7 @@ from reconciler.core.model.ledger import Ledger, Suspension
 from reconciler.core.model.ledger_codec import to_rows
 from reconciler.core.model.observed import Observed
 from reconciler.shell.clock import SystemClock
-from reconciler.shell.report.summary import decision_json
+from reconciler.shell.report.summary import decision_document
 from reconciler.shell.store.state_db import AuditRow, Store
 
 TREE = """\
@@ -256,7 +256,7 @@ def stored(home: Path) -> Path:
     decision = last_decision(clock)
     with Store.open(state, clock) as store:
         store.save_ledger(to_rows(decision.ledger))
-        store.put_decision(decision_json(decision, DESIRED, clock.now()))
+        store.put_decision(decision_document(decision, DESIRED, clock.now()))
         container = _replica(1, "", 0).name
         entry = store.begin(
             f"start {container}", "workload/web/1", f"start {container}", "id-1@5", "Crashed", clock.now()

@@ -1,3 +1,4 @@
+import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,7 +13,7 @@ from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.override import Force, Override
 from reconciler.core.model.push_fact import PushEvent, PushFact
 from reconciler.shell.clock import SystemClock
-from reconciler.shell.report.summary import decision_json
+from reconciler.shell.report.summary import decision_document
 from reconciler.shell.store.state_db import Store
 
 AGES = re.compile(r"just now|\d+[smhd]+(\d+[smhd]+)? ago|(?<=unchanged for )[\dsmhd]+")
@@ -42,7 +43,7 @@ def drained(stored, decided) -> None:
     observed = replace(observed, ledger=ledger, pushes={Generation("id-0", 5): push})
     decision = decide(desired, observed, now)
     with Store.open(stored, clock) as store:
-        store.put_decision(decision_json(decision, desired, now))
+        store.put_decision(decision_document(decision, desired, now))
 
 
 def test_endpoints_are_shown_with_what_decided_their_weight(drained, reconcile, golden):
@@ -91,7 +92,7 @@ def test_a_decision_of_an_older_version_has_no_endpoints(stored, reconcile):
     with Store.join(stored, SystemClock()) as store:
         text = store.last_decision().text
     with Store.open(stored, SystemClock()) as store:
-        store.put_decision(text.replace('"endpoints":', '"formerly":'))
+        store.put_decision(json.loads(text.replace('"endpoints":', '"formerly":')))
     assert reconcile("get", "endpoints").out.startswith("no endpoints")
     assert reconcile("explain", "workload/web/0").code == 0
     assert reconcile("drain", "workload/web/1").code == 0

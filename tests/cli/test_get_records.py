@@ -25,7 +25,7 @@ from reconciler.core.decide import decide
 from reconciler.core.model.observed import Observed
 from reconciler.core.model.target_probe import TargetProbe
 from reconciler.shell.clock import SystemClock
-from reconciler.shell.report.summary import decision_json
+from reconciler.shell.report.summary import decision_document
 from reconciler.shell.store.state_db import Store
 
 ZONE = "example.test."
@@ -101,7 +101,7 @@ def keep(home: Path) -> Callable[..., None]:
         known = Unknown("no answer", "zone", now.steady) if zone is None else Known(zone, "zone", now.steady)
         observed = Observed(zones={("zone", ZONE): known}, target_answers=facts, source_read_at=now.steady)
         with Store.open(home / "small", clock) as kept:
-            kept.put_decision(decision_json(decide(wanted, observed, now), wanted, now))
+            kept.put_decision(decision_document(decide(wanted, observed, now), wanted, now))
 
     return store
 

@@ -110,7 +110,7 @@ def test_a_rolling_rollout_that_is_stuck_can_be_resumed(stored, reconcile):
         last = json.loads(store.last_decision().text)
         last["status"]["suspensions"] = []
         last["holds"].append(last["holds"][0] | {"object": "workload/web", "rule": Rule.PROGRESS.value})
-        store.put_decision(json.dumps(last))
+        store.put_decision(last)
         ledger = store.load_ledger()
         store.save_ledger({key: row for key, row in ledger.items() if key[0] != "suspensions"})
     assert reconcile("resume", "workload/web").code == 0

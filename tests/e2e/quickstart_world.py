@@ -16,6 +16,7 @@ from io import StringIO
 from pathlib import Path
 
 from reconciler.cli.app import run as command
+from reconciler.shell.report.last_decision import last_decision
 
 ROOT = Path(__file__).resolve().parents[2]
 from tests.providers.runtime.docker.claims import Claim  # noqa: E402
@@ -73,6 +74,10 @@ class World:
             code = command(["status", "-o", "json", "--state-dir", str(self.state), str(self.manifests)])
         assert code == 0, out.getvalue()
         return json.loads(out.getvalue())["status"]
+
+    def decision(self) -> dict:
+        """The last decision as it is stored: the daemon is not asked for a new one."""
+        return last_decision(self.state) or {}
 
     def replicas(self) -> dict[str, dict]:
         return {

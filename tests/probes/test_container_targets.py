@@ -30,6 +30,7 @@ from reconciler.core.model.revision import revision_key
 from reconciler.core.model.spec import ServicePort, Spec
 from reconciler.probes.target import Target
 from reconciler.shell.probing.inputs import REFRESH, RETRY
+from reconciler.shell.probing.life import settings
 from reconciler.shell.probing.targets import EVERYTHING
 from reconciler.shell.providers import Providers
 from tests.probes.fake_prober import START, Shell
@@ -383,3 +384,50 @@ async def test_trials_wait_for_the_start_and_exec_ones_never_run_in_a_plan(tmp_p
     world.report(fact, "startup", PASS)
     world.probing.network_only = True
     assert set(await aimed(world, ledger, fact)) == {"readiness"}
+
+
+async def test_the_life_of_a_probe_is_recorded_with_its_settings(tmp_path):
+    world = World(tmp_path, readiness=replace(HTTP, path="/readyz", headers=(("X-Key", "hidden"),)))
+    fact = world.container()
+    await world.observe(fact)
+    (started,) = world.probing.log.take()
+    assert started.object == "workload/web/0"
+    assert started.action == "readiness of web-0"
+    assert started.outcome == "started"
+    assert started.message == ("GET http://10.0.0.1:8080/readyz every 5s, timeout 1s, fails after 2, passes after 1")
+    await world.observe(fact)
+    assert world.probing.log.take() == []
+
+    (workload,) = world.desired.workloads
+    container = workload.template.container
+    slower = replace(container, readiness=replace(container.readiness, period=7 * SECOND))
+    template = replace(workload.template, container=slower)
+    world.desired = replace(world.desired, revision="r2", workloads=(replace(workload, template=template),))
+    await world.observe(fact)
+    (changed,) = world.probing.log.take()
+    assert (changed.outcome, changed.message.partition("; before: ")[2]) == ("changed", started.message)
+    assert " every 7s," in changed.message
+
+    await world.observe(fact, stopping=["web-0"])
+    (ended,) = world.probing.log.take()
+    assert (ended.object, ended.action, ended.outcome) == ("workload/web/0", "readiness of web-0", "ended")
+    assert world.probing.log.take() == []
+
+
+@pytest.mark.parametrize(
+    ("probe", "text"),
+    [
+        (Probe(ProbeKind.TCP, port=8080), "tcpSocket 10.0.0.1:8080 every 10s"),
+        (Probe(ProbeKind.GRPC, port=8080, service="shop"), "grpc 10.0.0.1:8080 shop every 10s"),
+        (
+            Probe(ProbeKind.HTTP, port=8080, scheme="HTTPS", initial_delay=3 * SECOND),
+            "GET https://10.0.0.1:8080/ every 10s",
+        ),
+        (Probe(ProbeKind.EXEC, command=("check", "x" * 200)), f"exec check {'x' * 74}... every 10s"),
+    ],
+)
+def test_the_settings_of_every_kind_of_probe_are_text(tmp_path, probe, text):
+    fact = World(tmp_path).container()
+    shown = settings(Target(fact.generation, "liveness", probe, "10.0.0.1", probe.port, START))
+    assert shown.startswith(f"{text}, timeout 1s")
+    assert ("first after 3s" in shown) is bool(probe.initial_delay)

@@ -3,6 +3,8 @@ were synced."""
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 from reconciler.core.model.instant import Now
 from reconciler.core.model.ledger import Ledger
@@ -12,6 +14,7 @@ from reconciler.core.model.restart_request import Request
 from reconciler.core.model.step import Step
 from reconciler.shell.store.audit import Event, HoldKey, stored_holds
 from reconciler.shell.store.directory import StoreError
+from reconciler.shell.store.document_changes import apply, changes
 
 
 class SimMemory:
@@ -125,14 +128,19 @@ class SimMemoryHandle:
         self.store.check_space()
         return False
 
-    def put_decision(self, text: str) -> bool:
+    def put_decision(self, document: Mapping[str, Any], ages: Collection[str] = (), *, all_ages: bool = False) -> bool:
         self.hook("before decision")
         self.store.check_space()
         self.store.sync()
-        changed = text != self.store.decision
-        self.store.decision = text
-        self.store.decisions += changed
-        return changed
+        before = json.loads(self.store.decision or "{}")
+        changed = changes(before, document, ages, all_ages=all_ages)
+        apply(before, json.loads(json.dumps(changed)))
+        self.store.decision = json.dumps(before)
+        self.store.decisions += bool(changed)
+        return bool(changed)
+
+    def together(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def commands(self) -> Sequence[tuple[int, Command]]:
         self.store.ticks += 1

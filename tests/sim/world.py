@@ -57,6 +57,7 @@ class Tape:
         self.steps: list[Step] = []
         self.outcomes: list[Outcome] = []
         self.notes: list[tuple[int, str]] = []
+        self.events: list[tuple[str, str, str, str, str, str]] = []
         self.watch: Callable[[Step], None] = lambda step: None
 
     def started(self, step: Step) -> None:
@@ -71,6 +72,9 @@ class Tape:
         self.last = decision
         ids = [step.id for step in decision.steps]
         assert len(ids) == len(set(ids)), f"two steps with the same id: {ids}"
+
+    def event(self, kind: str, object: str, action: str, cause: str, outcome: str, message: str) -> None:  # noqa: A002
+        self.events.append((kind, object, action, cause, outcome, message))
 
     def note(self, text: str, *, level: int = logging.INFO) -> None:
         self.notes.append((level, text))

@@ -30,7 +30,7 @@ def world(tmp_path: Path) -> PushWorld:
 
 def decided(world: PushWorld) -> None:
     with Store.open(world.state, SystemClock()) as store:
-        store.put_decision(json.dumps(STORED))
+        store.put_decision(STORED)
 
 
 @asynccontextmanager

@@ -117,6 +117,9 @@ class Progress:
         self._decision = decision
         self._draw()
 
+    def event(self, kind: str, object: str, action: str, cause: str, outcome: str, message: str) -> None:  # noqa: A002
+        """Nothing: the line of each step and the result say it."""
+
     def note(self, text: str, *, level: int = logging.INFO) -> None:
         """Any other message."""
         log.log(level, "%s", text)
@@ -164,22 +167,35 @@ def _more(items: Sized) -> str:
 
 
 class Logged:
-    """The reporter of a run that does not end, or whose log is JSON: it logs changes, and nothing else."""
+    """The reporter of a run that does not end, or whose log is JSON: it logs changes, one record for each, and nothing else.
+
+    Args:
+        clock: the loop's, for the duration of calls.
+    """
 
     every = 0
     streams = False
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock
         self._held: frozenset[tuple[str, str, str]] = frozenset()
+        self._begun: dict[str, int] = {}
 
     def started(self, step: Step) -> None:
         """The call of a step is about to be made."""
+        if self._clock is not None:
+            self._begun[step.id] = self._clock.now().steady
         log.debug("%s: %s", step.object, describe(step.action))
 
     def finished(self, step: Step, outcome: Outcome) -> None:
         """The call of a step ended, or was not made."""
         good = outcome.kind in {OutcomeKind.DONE, OutcomeKind.SKIPPED, OutcomeKind.CONFLICT}
-        log.log(logging.INFO if good else logging.WARNING, "%s", step_line(step, outcome, Paint(False)))
+        begun = self._begun.pop(step.id, None)
+        fields = _fields("step", step.object, describe(step.action), step.cause.value, "", outcome.kind.value)
+        fields["detail"] = outcome.message or step.message
+        if begun is not None and self._clock is not None:
+            fields["duration_seconds"] = round((self._clock.now().steady - begun) / SECOND, 6)
+        log.log(logging.INFO if good else logging.WARNING, "%s", step_line(step, outcome, Paint(False)), extra=fields)
 
     def decided(self, decision: Decision, now: Now) -> None:
         """A decision that differs from the one before: log each hold that begins or ends."""
@@ -188,10 +204,21 @@ class Logged:
         for hold in decision.holds:
             if (hold.object, hold.action, hold.rule.value) not in self._held:
                 tail = f"; next step: {hold.next_step}" if hold.next_step else ""
-                log.info("held %s: %s (%s: %s)%s", hold.object, hold.action, hold.rule.value, hold.message, tail)
+                fields = _fields("held", hold.object, hold.action, "", hold.rule.value, "held")
+                fields["detail"] = hold.message
+                text = "held %s: %s (%s: %s)%s"
+                log.info(text, hold.object, hold.action, hold.rule.value, hold.message, tail, extra=fields)
         for name, action, rule in sorted(self._held - held):
-            log.info("no longer held %s: %s (%s)", name, action, rule)
+            fields = _fields("released", name, action, "", rule, "released")
+            log.info("no longer held %s: %s (%s)", name, action, rule, extra=fields)
         self._held = held
+
+    def event(self, kind: str, object: str, action: str, cause: str, outcome: str, message: str) -> None:  # noqa: A002
+        """Something else changed. Steps, holds and adoptions have lines of their own."""
+        if kind in LOGGED_ELSEWHERE:
+            return
+        fields = {**_fields(kind, object, action, cause, "", outcome), "detail": message}
+        log.info("%s", _event_line(kind, object, action, cause, outcome, message), extra=fields)
 
     def note(self, text: str, *, level: int = logging.INFO) -> None:
         """Any other message."""
@@ -208,6 +235,21 @@ class Logged:
         """Nothing: there is no live line."""
 
 
+LOGGED_ELSEWHERE = frozenset({"step", "held", "released", "adopted", "left"})
+"""Kinds of events that `finished`, `decided` and `note` log."""
+
+
+def _fields(kind: str, object_: str, action: str, cause: str, rule: str, outcome: str) -> dict[str, object]:
+    """The fields of a record about a change (`logs.FIELDS`)."""
+    fields = {"kind": kind, "object": object_, "action": action, "cause": cause, "rule": rule, "outcome": outcome}
+    return {name: value for name, value in fields.items() if value}
+
+
+def _event_line(kind: str, object_: str, action: str, cause: str, outcome: str, message: str) -> str:
+    inner = ": ".join(part for part in (cause, message) if part)
+    return f"{kind} {object_ or '-'}: {action}" + (f" ({inner})" if inner else "") + (f": {outcome}" if outcome else "")
+
+
 class Silent(Logged):
     """The reporter of a quiet run: it logs only failures."""
 
@@ -218,6 +260,9 @@ class Silent(Logged):
 
     def decided(self, decision: Decision, now: Now) -> None:
         """Nothing: the result of the run has the holds."""
+
+    def event(self, kind: str, object: str, action: str, cause: str, outcome: str, message: str) -> None:  # noqa: A002
+        """Nothing: `reconcile events` has them."""
 
 
 @asynccontextmanager

@@ -27,6 +27,7 @@ from reconciler.shell.daemon_view import DaemonView
 from reconciler.shell.looks.facts import Looks
 from reconciler.shell.probing.inputs import ProbeInputs, probes_with_inputs
 from reconciler.shell.probing.label_contexts import LabelContexts
+from reconciler.shell.probing.life import ProbeLog
 from reconciler.shell.probing.name_targets import LEAF, NameTargets
 
 PATIENCE = 0.2
@@ -89,6 +90,7 @@ class Probing:
         self.inputs = ProbeInputs(looks.runner, looks.clock, looks.wake)
         self.label_contexts = LabelContexts()
         self.name_targets = NameTargets()
+        self.log = ProbeLog()
         self._with_inputs: tuple[Probe, ...] = ()
         self._inputs_of: tuple[object, ...] = ()
         self._again: frozenset[str] = frozenset()
@@ -184,6 +186,7 @@ class Probing:
         targets = self.name_targets.targets(self.inputs)
         live: dict[Generation, dict[str, ProbeFact]] = {}
         self._probed = {}
+        replicas: dict[Generation, tuple[str, str]] = {}
         node_unknown = False
         for node, known in self.looks.runtimes.items():
             if not isinstance(known, Known):
@@ -205,6 +208,7 @@ class Probing:
                 if container is None:
                     continue  # what its revision declared is not known any more
                 self._probed[generation] = container
+                replicas[generation] = f"{key}/{fact.mark.ordinal}" if fact.mark else key, fact.name
                 if container.startup is not None and _has_been_ready(fact, ledger):
                     self._remember_start(generation, known.observed_at)
                 look = _Look(node, known.observed_at, desired.instance.look_runtime, desired.root)
@@ -229,6 +233,7 @@ class Probing:
         }
         self._exec = {key: target for key, target in self._exec.items() if key[0] in self.verdicts}
         self.prober.set_targets(targets)
+        self.log.compare(targets, replicas)
 
     def _remember_start(self, generation: Generation, at: int) -> None:
         """Set the startup probe to passed: the generation was ready before. A new process could not find out if it fails now."""

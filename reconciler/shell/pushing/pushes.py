@@ -235,6 +235,11 @@ class Pushing:
         rows = {container_id: _row(record, now) for container_id, record in sorted(self._records.items())}
         return ledger if rows == ledger.pushes else replace(ledger, pushes=rows)
 
+    @property
+    def waiting(self) -> bool:
+        """Whether an answer waits for `saved`."""
+        return bool(self._saving)
+
     def saved(self) -> None:
         """Wake the waiters of `remembered`: the ledger of the last `fold` is on disk."""
         waiting, self._saving, self._folded = self._saving, [], False

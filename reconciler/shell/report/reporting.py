@@ -6,6 +6,7 @@ just begun have ended, or PATIENCE is over: a weight must not wait for its own r
 
 import asyncio
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from typing import Any
 
 from manifests.values.desired import SECOND, Desired
@@ -19,9 +20,10 @@ from reconciler.shell import daemon_view
 from reconciler.shell.looks.triggers import Wake
 from reconciler.shell.looks.wake_pipe import SHOW
 from reconciler.shell.report.events import ADOPTION, LastReport, Pending, changes, end_event, manifests_event
-from reconciler.shell.report.summary import decision_json, fingerprint
+from reconciler.shell.report.summary import AGES, decision_document, fingerprint
 from reconciler.shell.reporter import Reporter
 from reconciler.shell.store.audit import Event
+from reconciler.shell.store.directory import StoreError
 from reconciler.shell.store.ports import Memory
 
 PATIENCE = 0.02
@@ -45,6 +47,7 @@ class Reporting:
         self._requested = self._unsettled = False
         self._since_wall = 0
         self._decisions: list[tuple[Decision, Desired, Now, int, bool, dict[str, Any] | None]] = []
+        self._last: tuple[Decision, Desired, Now, int] | None = None
         self._done: list[tuple[Step, Outcome, Now]] = []
         self._events: list[Event] = []
         self._pending: list[Pending] = []
@@ -64,6 +67,7 @@ class Reporting:
             self._since_wall = now.wall if latest != self._fingerprint else self._since_wall
             self._fingerprint, self._requested, self._decided_for = latest, False, desired.revision
             self._decisions.append((decision, desired, now, self._since_wall, acts, view))
+        self._last = decision, desired, now, self._since_wall
 
     def begin(self, ledger: Ledger) -> None:
         """Start with what an earlier process reported, so that it is not reported again."""
@@ -99,13 +103,18 @@ class Reporting:
         """Queue for the audit that other manifests are in force than before."""
         self._events.append(manifests_event(desired.revision, commit, desired.source, now))
 
+    @property
+    def queued(self) -> bool:
+        """Whether `flush` has something to store. It then waits for the disk, for the ledger as well."""
+        return bool(self._decisions or self._done or self._events or self._told())
+
     async def after_calls(self, under_way: Collection[asyncio.Task[None]], wake: Wake) -> None:
         """Report everything in the queue as soon as no call is under way or PATIENCE is over.
 
         When something wakes the loop before that, it returns at once and reports nothing: the tick is more urgent. The queue is
         reported after that tick, at most one PATIENCE after it was first delayed.
         """
-        if self._decisions or self._done or self._events or self._told():
+        if self.queued:
             clock = asyncio.get_running_loop().time
             self._delayed_at = clock() if self._delayed_at is None else self._delayed_at
             left = self._delayed_at + PATIENCE - clock()
@@ -135,7 +144,22 @@ class Reporting:
         self._outcomes = {key: pair for key, pair in self._outcomes.items() if key in needed}
 
     def flush(self) -> None:
-        """Report everything in the queue now; events wait for the outcomes of their steps. Raises `StoreError` when it cannot be stored."""
+        """Report everything in the queue now, in one transaction. Then the ledger is on disk too. Raises `StoreError` when it is not stored."""
+        if self.queued:
+            with self._memory.together():
+                self._flush()
+        with suppress(StoreError):  # the loop learns of it at its next write
+            self._memory.sync()
+        self._delayed_at = None
+
+    def close(self) -> None:
+        """At the end of a run, store also what only became older in the last decision: `status` shows it until the next run."""
+        self.flush()
+        if self._last is not None:
+            decision, desired, now, since = self._last
+            self._memory.put_decision(decision_document(decision, desired, now, since), AGES, all_ages=True)
+
+    def _flush(self) -> None:
         for decision, desired, now, _, acts, _ in self._decisions:
             self._reported, events, pending = changes(self._reported, decision, now)
             if acts:
@@ -151,15 +175,21 @@ class Reporting:
             self._events += events
         self._tell()
         self._append()
-        for decision, desired, now, since, _, view in self._decisions:
+        for number, (decision, desired, now, since, _, view) in enumerate(self._decisions, start=1):
             self._reporter.decided(decision, now)
-            self._memory.put_decision(decision_json(decision, desired, now, since, view))
+            if view is not None or number == len(self._decisions):  # nothing reads what the next one replaces
+                document = decision_document(decision, desired, now, since, view)
+                self._memory.put_decision(document, AGES, all_ages=view is not None)
         self._decisions.clear()
-        self._delayed_at = None
+
+    def _log(self, event: Event) -> None:
+        self._reporter.event(event.kind, event.object, event.step, event.cause, event.outcome, event.message)
 
     def _append(self) -> None:
         """Append all rows in one transaction, because each append waits for the disk."""
         if self._done or self._events:
+            for event in self._events:
+                self._log(event)
             self._memory.append_audit(self._done, self._revision, self._events)
             self._done.clear()
             self._events.clear()

@@ -53,6 +53,21 @@ MANUAL = {
 UNKNOWNS = {Rule.UNKNOWN_RUNTIME, Rule.UNKNOWN_POOL, Rule.UNKNOWN_ZONE}
 """Holds because of a provider that cannot be read."""
 
+AGES = frozenset(
+    {
+        "at_wall",
+        "checked_wall",
+        "last_check_wall",
+        "next_wall",
+        "streak",
+        "consecutive_failures",
+        "in_flight",
+        "inflight",
+    }
+)
+"""Fields of a stored decision that change while nothing happens: when and how often in a row was probed or pushed, and how many
+requests are in flight. An object without other changes keeps those that were stored with it."""
+
 HARMLESS = {Rule.PRUNE_OFF, Rule.ABSENCE_UNPROVEN, Rule.BUSY, Rule.POLICY_KEPT, Rule.FIXED_WEIGHTS}
 """Holds that count as converged and are reported: leftovers stay where they are, rounded weights are the best that a pool takes."""
 
@@ -186,10 +201,10 @@ def left_over(decision: Decision) -> str:
     return ", ".join(f"{count} {noun}{'' if count == 1 else 's'} {what}" for count, noun, what in counts if count)
 
 
-def decision_json(
+def decision_document(
     decision: Decision, desired: Desired, now: Now, since_wall: int = 0, view: Mapping[str, Any] | None = None
-) -> str:
-    """The decision as stored: status, holds, waits and steps; instants are wall-clock ns, which stay valid.
+) -> dict[str, Any]:
+    """The decision as stored, for JSON: status, holds, waits and steps; instants are wall-clock ns, which stay valid.
 
     Args:
         decision, desired, now: the decision, and what it was made for and when.
@@ -200,55 +215,57 @@ def decision_json(
     def wall(until: int | None) -> int | None:
         return None if until is None else now.wall + until - now.steady
 
-    return json.dumps(
-        {
-            "format_version": FORMAT_VERSION,
-            "instance": desired.instance.id,
-            "revision": desired.revision,
-            "source": desired.source,
-            "since_wall": since_wall or now.wall,
-            "at_wall": now.wall,
-            "status": rows(decision.status, decision.holds, now),
-            "holds": [
-                {
-                    "object": hold.object,
-                    "action": hold.action,
-                    "act": hold.held.act.value,
-                    "containers": list(hold.held.containers),
-                    "rule": hold.rule.value,
-                    "message": hold.message,
-                    "until_wall": wall(hold.until),
-                    "next_step": hold.next_step or None,
-                    "since_wall": wall(hold.since),
-                }
-                for hold in decision.holds
-            ],
-            "waits": [
-                {
-                    "object": wait.object,
-                    "waiting": wait.waiting.value,
-                    "message": wait.message,
-                    "until_wall": wall(wait.until),
-                }
-                for wait in decision.waits
-            ],
-            "steps": [
-                {
-                    "object": step.object,
-                    "action": describe(step.action),
-                    "cause": step.cause.value,
-                    "message": step.message,
-                }
-                for step in decision.steps
-            ],
-            "approve": decision.guard_hash or None,
-            "approve_command": f"{desired.apply_command} --approve {decision.guard_hash}"
-            if decision.guard_hash
-            else None,
-            **({} if view is None else {daemon_view.KEY: view}),
-        },
-        sort_keys=True,
-    )
+    return {
+        "format_version": FORMAT_VERSION,
+        "instance": desired.instance.id,
+        "revision": desired.revision,
+        "source": desired.source,
+        "since_wall": since_wall or now.wall,
+        "at_wall": now.wall,
+        "status": rows(decision.status, decision.holds, now),
+        "holds": [
+            {
+                "object": hold.object,
+                "action": hold.action,
+                "act": hold.held.act.value,
+                "containers": list(hold.held.containers),
+                "rule": hold.rule.value,
+                "message": hold.message,
+                "until_wall": wall(hold.until),
+                "next_step": hold.next_step or None,
+                "since_wall": wall(hold.since),
+            }
+            for hold in decision.holds
+        ],
+        "waits": [
+            {
+                "object": wait.object,
+                "waiting": wait.waiting.value,
+                "message": wait.message,
+                "until_wall": wall(wait.until),
+            }
+            for wait in decision.waits
+        ],
+        "steps": [
+            {
+                "object": step.object,
+                "action": describe(step.action),
+                "cause": step.cause.value,
+                "message": step.message,
+            }
+            for step in decision.steps
+        ],
+        "approve": decision.guard_hash or None,
+        "approve_command": f"{desired.apply_command} --approve {decision.guard_hash}" if decision.guard_hash else None,
+        **({} if view is None else {daemon_view.KEY: view}),
+    }
+
+
+def decision_json(
+    decision: Decision, desired: Desired, now: Now, since_wall: int = 0, view: Mapping[str, Any] | None = None
+) -> str:
+    """The decision as stored, as JSON text. Arguments as `decision_document`."""
+    return json.dumps(decision_document(decision, desired, now, since_wall, view), sort_keys=True)
 
 
 def fingerprint(decision: Decision) -> tuple[object, ...]:

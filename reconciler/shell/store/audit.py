@@ -5,12 +5,16 @@
 """
 
 import sqlite3
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple
 
+from reconciler.shell.store.retention import Retention, Series
+
 AUDIT_KEPT = 50_000
+"""Rows of the audit in total, about 20 MB. `retention.py` says which ones."""
 
 PRUNE_EVERY = 256
 """New rows between two prunings: a table holds at most this many rows more than it keeps."""
@@ -51,11 +55,15 @@ class EvidenceRow(NamedTuple):
 
 
 _AUDIT = "wall, actor, revision, plan, step, cause, outcome, kind, object, message"
-_INSERT = f"INSERT INTO audit ({_AUDIT}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608  (names of columns)
+_INSERT = f"INSERT INTO audit (id, {_AUDIT}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608  (names of columns)
 
 
 class Audit(ABC):
     """Reads and writes audit and evidence."""
+
+    _mutex: "threading.RLock"
+    _retention: Retention | None = None
+    """The rows of the audit, while this object is the only one that writes them; None = read them first."""
 
     @abstractmethod
     def _read(self, query: str, *values: object) -> list[tuple[Any, ...]]:
@@ -66,15 +74,32 @@ class Audit(ABC):
         """One transaction. Raises StoreError."""
 
     def audit(self, rows: Iterable[AuditRow]) -> None:
-        """Append rows to the audit in one transaction; the newest 50,000 are kept."""
+        """Append rows to the audit in one transaction; 50,000 are kept, of every object's actions the newest."""
         added = list(rows)
         if not added:
             return
-        with self._writing() as db:
-            db.executemany(_INSERT, added)
-            newest = int(db.execute("SELECT max(id) FROM audit").fetchone()[0])
-            if newest % PRUNE_EVERY < len(added):
-                db.execute("DELETE FROM audit WHERE id <= ?", (newest - AUDIT_KEPT,))
+        with self._appending() as (db, retention):
+            self._insert(db, retention, added)
+
+    @contextmanager
+    def _appending(self) -> Iterator[tuple[sqlite3.Connection, Retention]]:
+        """One transaction that appends to the audit. After one that failed, the rows are read again."""
+        with self._mutex:
+            retention, self._retention = self._retention, None
+            with self._writing() as db:
+                if retention is None:
+                    rows = db.execute("SELECT id, object, kind, step FROM audit ORDER BY id")
+                    retention = Retention(AUDIT_KEPT, PRUNE_EVERY, ((id_, Series(*series)) for id_, *series in rows))
+                yield db, retention
+            self._retention = retention
+
+    @staticmethod
+    def _insert(db: sqlite3.Connection, retention: Retention, rows: Iterable[AuditRow]) -> None:
+        numbered = [(retention.add(Series(row.object, row.kind, row.step)), *row) for row in rows]
+        db.executemany(_INSERT, numbered)
+        dropped = retention.drop()
+        if dropped:
+            db.executemany("DELETE FROM audit WHERE id = ?", [(number,) for number in dropped])
 
     def audit_rows(self, limit: int = 100) -> tuple[AuditRow, ...]:
         """The latest `limit` rows of the audit, oldest first."""
@@ -106,8 +131,8 @@ class Audit(ABC):
         Returns:
             the id of the evidence, for `amend_evidence`.
         """
-        with self._writing() as db:
-            db.execute(_INSERT, audit_row)
+        with self._appending() as (db, retention):
+            self._insert(db, retention, [audit_row])
             row = db.execute(
                 "INSERT INTO evidence (object, wall, value) VALUES (?, ?, ?)",
                 (audit_row.object, audit_row.wall, value),

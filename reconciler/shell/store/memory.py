@@ -5,7 +5,7 @@
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
 from reconciler.core.model.instant import Now, instant
@@ -115,9 +115,13 @@ class StoreMemory:
             return True
         return False
 
-    def put_decision(self, text: str) -> bool:
-        """Store the last decision if it changed."""
-        return self.store.put_decision(text)
+    def put_decision(self, document: Mapping[str, Any], ages: Collection[str] = (), *, all_ages: bool = False) -> bool:
+        """Store what changed in the last decision."""
+        return self.store.put_decision(document, ages, all_ages=all_ages)
+
+    def together(self) -> AbstractContextManager[None]:
+        """One transaction for all writes in its body."""
+        return self.store.together()
 
     def commands(self) -> Sequence[tuple[int, Command]]:
         """Operators' commands that are not folded yet, as (id, command)."""
@@ -206,10 +210,14 @@ class ReadOnlyMemory:
         """Writes nothing."""
         return False
 
-    def put_decision(self, text: str) -> bool:
+    def put_decision(self, document: Mapping[str, Any], ages: Collection[str] = (), *, all_ages: bool = False) -> bool:
         """Writes nothing."""
-        del text
+        del document, ages, all_ages
         return False
+
+    def together(self) -> AbstractContextManager[None]:
+        """Nothing to begin or end."""
+        return nullcontext()
 
     def commands(self) -> Sequence[tuple[int, Command]]:
         """Operators' commands that are not folded yet: a plan obeys them too."""

@@ -7,8 +7,10 @@ when the store can be written again. The store is then not asked before `recover
 
 import logging
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any
 
 from reconciler.core.model.instant import Now
 from reconciler.core.model.ledger_fold import Command, Outcome
@@ -39,7 +41,8 @@ class PatientMemory:
         self._rows: deque[_Rows] = deque()
         self._kept = 0
         self._dropped = 0
-        self._decision: str | None = None
+        self._decision: tuple[Mapping[str, Any], Collection[str], bool] | None = None
+        self._group: list[tuple[Callable[[], object], Callable[[], None]]] | None = None
         self._unclosed = False
 
     def recover(self) -> bool:
@@ -78,7 +81,8 @@ class PatientMemory:
                 self._kept -= len(done) + len(events)
                 self._rows.popleft()
             if self._decision is not None:
-                self._memory.put_decision(self._decision)
+                document, ages, all_ages = self._decision
+                self._memory.put_decision(document, ages, all_ages=all_ages)
                 self._decision = None
         except StoreError as error:
             self.error = error
@@ -144,28 +148,58 @@ class PatientMemory:
                 self.error = error
         self._ended.append((entry, outcome, detail))
 
-    def put_decision(self, text: str) -> bool:
-        """Store the last decision if it changed, now or later."""
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Make one transaction of the reports in the body, now or later."""
+        group = self._group = []
+        try:
+            yield
+        finally:
+            self._group = None
+        self._report(group)
+
+    def _report(self, group: list[tuple[Callable[[], object], Callable[[], None]]]) -> None:
+        """Write reports in one transaction; keep them while they cannot be written. Each is what writes it, and what keeps it."""
+        if not group:
+            return
         if self.error is None:
             try:
-                return self._memory.put_decision(text)
+                with self._memory.together():
+                    for write, _ in group:
+                        write()
+                return
             except StoreError as error:
                 self.error = error
-        self._decision = text
-        return False
+        for _, keep in group:
+            keep()
+
+    def put_decision(self, document: Mapping[str, Any], ages: Collection[str] = (), *, all_ages: bool = False) -> bool:
+        """Store what changed in the last decision, now or later. Returns True: whether something changed is known later."""
+
+        def keep() -> None:
+            self._decision = document, ages, all_ages
+
+        report = partial(self._memory.put_decision, document, ages, all_ages=all_ages), keep
+        if self._group is not None:
+            self._group.append(report)
+        else:
+            self._report([report])
+        return True
 
     def append_audit(
         self, done: Sequence[tuple[Step, Outcome, Now]], revision: str, events: Sequence[Event] = ()
     ) -> None:
         """Append steps and events to the audit, now or later."""
-        if self.error is None:
-            try:
-                self._memory.append_audit(done, revision, events)
-                return
-            except StoreError as error:
-                self.error = error
-        self._rows.append((tuple(done), revision, tuple(events)))
-        self._kept += len(done) + len(events)
+        rows = tuple(done), revision, tuple(events)
+        report = partial(self._memory.append_audit, *rows), partial(self._keep, rows)
+        if self._group is not None:
+            self._group.append(report)
+        else:
+            self._report([report])
+
+    def _keep(self, rows: _Rows) -> None:
+        self._rows.append(rows)
+        self._kept += len(rows[0]) + len(rows[2])
         while self._kept > KEPT and len(self._rows) > 1:
             old, _, older = self._rows.popleft()
             self._kept -= len(old) + len(older)

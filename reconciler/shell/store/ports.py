@@ -1,7 +1,8 @@
 """What the loop needs of the store, as protocols: `memory.py` implements them, and so do simulations."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Protocol
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
 from reconciler.core.model.instant import Now
 from reconciler.core.model.ledger_fold import Command, Outcome
@@ -58,8 +59,11 @@ class Memory(Journal, EvidenceStore, Protocol):
             Locked: another process holds the instance now.
         """
 
-    def put_decision(self, text: str) -> bool:
-        """Store the last decision if it changed."""
+    def put_decision(self, document: Mapping[str, Any], ages: Collection[str] = (), *, all_ages: bool = False) -> bool:
+        """Store what changed in the last decision; see `Store.put_decision`."""
+
+    def together(self) -> AbstractContextManager[None]:
+        """Make one transaction of all writes in the body."""
 
     def commands(self) -> Sequence[tuple[int, Command]]:
         """Operators' commands that are not folded yet, as (id, command)."""

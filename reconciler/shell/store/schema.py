@@ -95,5 +95,18 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             id INTEGER PRIMARY KEY AUTOINCREMENT, wall INTEGER NOT NULL, section BLOB NOT NULL, key BLOB NOT NULL,
             value BLOB NOT NULL, cause TEXT NOT NULL)""",
     ),
+    (
+        """CREATE TABLE decision_changes (
+            id INTEGER PRIMARY KEY, wall INTEGER NOT NULL, value TEXT NOT NULL CHECK (json_valid(value)))""",
+        # The audit without AUTOINCREMENT, which writes a page of its own at every insert.
+        """CREATE TABLE new_audit (
+            id INTEGER PRIMARY KEY, wall INTEGER NOT NULL, actor TEXT NOT NULL, revision TEXT NOT NULL,
+            plan TEXT NOT NULL, step TEXT NOT NULL, cause TEXT NOT NULL, outcome TEXT NOT NULL,
+            kind TEXT NOT NULL, object TEXT NOT NULL, message TEXT NOT NULL)""",
+        """INSERT INTO new_audit
+            SELECT id, wall, actor, revision, plan, step, cause, outcome, kind, object, message FROM audit""",
+        "DROP TABLE audit",
+        "ALTER TABLE new_audit RENAME TO audit",
+    ),
 )
 """Entry n brings a file from schema version n to n + 1 (SQLite's `user_version`). Only ever append."""

@@ -9,10 +9,11 @@ A call that fails raises `StoreError`, and then the caller must not act. All met
 for a disk sync, and at most `busy` seconds when another process is writing.
 """
 
+import json
 import os
 import sqlite3
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -33,6 +34,7 @@ from reconciler.shell.store.database_file import (
     pragma,
 )
 from reconciler.shell.store.directory import StoreError, explain
+from reconciler.shell.store.document_changes import apply, changes
 
 __all__ = ["AuditRow", "EvidenceRow", "InboxCommand", "JournalEntry", "Store", "StoreError", "StoredDecision"]
 
@@ -42,6 +44,10 @@ LEAST_FREE = 16 * 1024
 """Bytes that must be free before a full disk counts as writable again: about one transaction."""
 INBOX_LIMIT = 1_000
 """Commands that may wait: more of them mean that no process reads the inbox."""
+
+LEAST_CHANGES = 128 * 1024
+"""Changes of a decision that are kept at least before it is written again as a whole (characters): a small one would be else at
+every few changes."""
 
 
 class JournalEntry(NamedTuple):
@@ -80,10 +86,18 @@ class QuarantinedRow(NamedTuple):
 
 
 class StoredDecision(NamedTuple):
-    """The last decision as JSON, and when it was stored (wall clock, ns)."""
+    """The last decision as JSON, and when its latest change was stored (wall clock, ns)."""
 
     wall: int
     text: str
+
+
+class _Stored(NamedTuple):
+    """The stored decision as a document, and the lengths of the whole one and of the changes since."""
+
+    document: dict[str, Any]
+    bytes: int
+    change_bytes: int
 
 
 class Store(Audit):
@@ -111,7 +125,8 @@ class Store(Audit):
         self._empty_at: tuple[int, int] | None = None
         self._mutex = threading.RLock()
         self._ledger: dict[tuple[str, str], str] | None = None
-        self._decision: str | None = None
+        self._stored_decision: _Stored | None = None
+        self._joined: sqlite3.Connection | None = None
 
     @classmethod
     def open(cls, state_dir: Path, clock: BlockingClock, busy: float = BUSY_SECONDS) -> Self:
@@ -252,6 +267,7 @@ class Store(Audit):
             with self._writing() as db:
                 # A transaction without a change writes nothing, and so syncs nothing.
                 db.execute(f"PRAGMA user_version = {pragma(db, 'user_version')}")
+            self._unsynced = False
         return True
 
     def check(self) -> None:
@@ -364,26 +380,88 @@ class Store(Audit):
 
     # --- decision -------------------------------------------------------------------------------------------------
 
-    def put_decision(self, text: str) -> bool:
-        """Store the last decision (JSON) for other processes. False, and nothing is written, when it is unchanged."""
+    def put_decision(self, document: Mapping[str, Any], ages: Collection[str] = (), *, all_ages: bool = False) -> bool:
+        """Store the last decision (an object that JSON can write) for other processes.
+
+        Only what differs from the stored one is written, as a row of changes. Once these rows together are longer than the whole
+        decision, it takes their place.
+
+        Args:
+            document: the decision.
+            ages: names of fields that change without news; see `document_changes.changes`.
+            all_ages: store also what only they say.
+
+        Returns:
+            False, and nothing is written, when there is nothing to store.
+        """
         with self._mutex:
-            if self._decision is None:
-                last = self.last_decision()
-                self._decision = last.text if last else None
-            if self._decision == text:
-                return False
-            self._decision = None
+            stored = self._stored_decision or self._load_decision()
+            self._stored_decision = None  # a failed commit may still have reached the disk
+            text = ""
+            if stored is not None:
+                changed = changes(stored.document, document, ages, all_ages=all_ages)
+                if not changed:
+                    self._stored_decision = stored
+                    return False
+                text = json.dumps(changed)
+                if stored.change_bytes + len(text) <= max(stored.bytes, LEAST_CHANGES):
+                    with self._writing() as db:
+                        db.execute(
+                            "INSERT INTO decision_changes (wall, value) VALUES (?, ?)", (self._clock.now().wall, text)
+                        )
+                    apply(stored.document, json.loads(text))
+                    self._stored_decision = stored._replace(change_bytes=stored.change_bytes + len(text))
+                    return True
+            text = json.dumps(document, sort_keys=True)
             with self._writing() as db:
+                db.execute("DELETE FROM decision_changes")
                 db.execute(
                     "INSERT OR REPLACE INTO decision (id, wall, value) VALUES (1, ?, ?)", (self._clock.now().wall, text)
                 )
-            self._decision = text
+            self._stored_decision = _Stored(json.loads(text), len(text), 0)
         return True
 
     def last_decision(self) -> StoredDecision | None:
-        """The last decision; None before the first one."""
-        rows = self._read("SELECT wall, value FROM decision")
-        return StoredDecision(*rows[0]) if rows else None
+        """The last decision, complete; None before the first one. Raises StoreError also when its changes do not fit it."""
+        rows = self._decision_rows()
+        if not rows:
+            return None
+        wall, whole = rows[0]
+        if len(rows) == 1:
+            return StoredDecision(wall, whole)
+        return StoredDecision(rows[-1][0], json.dumps(self._changed(rows), sort_keys=True))
+
+    def _decision_rows(self) -> list[tuple[int, str]]:
+        """The whole decision and the changes since, as (wall, JSON). One statement, so that it sees one state of the file."""
+        rows = self._read(
+            "SELECT 0, wall, value FROM decision UNION ALL SELECT id, wall, value FROM decision_changes ORDER BY 1"
+        )
+        return [(wall, value) for number, wall, value in rows] if rows and rows[0][0] == 0 else []
+
+    def _changed(self, rows: Sequence[tuple[int, str]]) -> dict[str, Any]:
+        """The document of these rows."""
+        try:
+            document: dict[str, Any] = json.loads(rows[0][1])
+            for _, value in rows[1:]:
+                apply(document, json.loads(value))
+        except (LookupError, TypeError, ValueError) as error:
+            raise StoreError(
+                self._path,
+                f"the changes of the last decision do not fit it ({type(error).__name__}: {error})",
+                "run reconcile --once or --watch, which stores a new one",
+            ) from error
+        return document
+
+    def _load_decision(self) -> "_Stored | None":
+        """The stored decision, to compare the next one with; None when there is none that can be read."""
+        rows = self._decision_rows()
+        if not rows:
+            return None
+        try:
+            document = self._changed(rows)
+        except StoreError:
+            return None
+        return _Stored(document, len(rows[0][1]), sum(len(value) for _, value in rows[1:]))
 
     # --- below ----------------------------------------------------------------------------------------------------
 
@@ -402,19 +480,40 @@ class Store(Audit):
                 self._db.text_factory = str
 
     @contextmanager
+    def together(self) -> Iterator[None]:
+        """Make one transaction of all writes in the body: a kill leaves all or none of them, and the disk is waited for once."""
+        with self._mutex:
+            try:
+                with self._writing() as db:
+                    self._joined = db
+                    try:
+                        yield
+                    finally:
+                        self._joined = None
+            except BaseException:
+                # What was written since is not in the file.
+                self._ledger = self._stored_decision = self._retention = None
+                raise
+
+    @contextmanager
     def _writing(self, any_process: bool = False, later: bool = False) -> Iterator[sqlite3.Connection]:
         if not (self._holder or any_process):
             raise StoreError(
                 self._path, "only the process that holds the instance's lock may write to it", "report this as a bug"
             )
         with self._mutex, explained(self._path):
+            if self._joined is not None:
+                yield self._joined
+                return
             self._db.execute(f"PRAGMA synchronous = {'NORMAL' if later else 'FULL'}")
             self._db.execute("BEGIN IMMEDIATE")
+            before = self._db.total_changes
             try:
                 check_identity(self._path, self._opened)
                 yield self._db
                 self._db.execute("COMMIT")
-                self._unsynced = later
+                if self._db.total_changes != before:  # a commit without a change does not wait for the disk
+                    self._unsynced = later
             except BaseException:
                 # SQLite rolls back by itself after some errors.
                 if self._db.in_transaction:

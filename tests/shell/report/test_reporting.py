@@ -3,7 +3,9 @@
 import asyncio
 import logging
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -45,13 +47,16 @@ class Recorder:
     def finished(self, step: Step, outcome: Outcome) -> None:
         raise AssertionError(step, outcome)
 
+    def event(self, kind: str, object: str, action: str, cause: str, outcome: str, message: str) -> None:  # noqa: A002
+        assert kind
+
     def note(self, text: str, *, level: int = logging.INFO) -> None:
         raise AssertionError(text, level)
 
     def decided(self, decision: Decision, now: Now) -> None:
         self.calls.append(f"decided {len(decision.steps)}")
 
-    def put_decision(self, text: str) -> bool:
+    def put_decision(self, document: Mapping[str, Any], ages: Collection[str] = (), *, all_ages: bool = False) -> bool:
         self.calls.append("stored")
         return True
 
@@ -78,7 +83,10 @@ class Recorder:
         raise AssertionError(rows, acknowledge)
 
     def sync(self) -> bool:
-        raise AssertionError
+        return False
+
+    def together(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def commands(self) -> Sequence[tuple[int, Command]]:
         return ()

@@ -1,6 +1,5 @@
 """The index finds the instance of a path, however its state is kept; what is lost in it is found in another way."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -33,7 +32,7 @@ class Host:
         with Store.open(state, CLOCK) as store:
             sources = read_sources(tree or self.tree, local)
             Archive(state, self.base, instance, place_of(tree or self.tree, local), CLOCK, str).in_force(sources)
-            store.put_decision(json.dumps({"instance": instance, "source": sources.tree.identity}))
+            store.put_decision({"instance": instance, "source": sources.tree.identity})
         return state
 
     def find(self, path: Path | None = None, local: Path | None = None) -> dict[Path, str]:

@@ -5,6 +5,7 @@ import stat
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -62,11 +63,11 @@ def test_an_unchanged_ledger_is_not_written(state, clock):
     rows = {("a", str(n)): json.dumps({"n": n}) for n in range(100)}
     with Store.open(state, clock) as store:
         store.save_ledger(rows)
-        store.put_decision('{"plan": []}')
+        store.put_decision({"plan": []})
         before = files(state)
         for _ in range(10):
             assert store.save_ledger(dict(rows)) == 0
-            assert store.put_decision('{"plan": []}') is False
+            assert store.put_decision({"plan": []}) is False
         assert files(state) == before
 
 
@@ -214,21 +215,164 @@ def test_a_full_inbox_refuses_commands(state, clock):
 def test_another_process_reads_the_last_decision_with_its_instant(state, clock):
     with Store.open(state, clock) as store:
         assert store.last_decision() is None
-        assert store.put_decision('{"n": 1}') is True
+        assert store.put_decision({"n": 1}) is True
         since = clock.now().wall
         clock.advance(60 * SECOND)
-        assert store.put_decision('{"n": 1}') is False
+        assert store.put_decision({"n": 1}) is False
         with Store.join(state, clock) as status:
             assert status.last_decision() == (since, '{"n": 1}')
-            store.put_decision('{"n": 2}')
+            store.put_decision({"n": 2})
             assert status.last_decision() == (since + 60 * SECOND, '{"n": 2}')
 
 
 def test_a_decision_equal_to_the_stored_one_is_not_written_again(state, clock):
     with Store.open(state, clock) as store:
-        store.put_decision('{"n": 1}')
+        store.put_decision({"n": 1})
     with Store.open(state, clock) as store:
-        assert store.put_decision('{"n": 1}') is False
+        assert store.put_decision({"n": 1}) is False
+
+
+def decision(count: int, **first: object) -> dict:
+    """A decision about so many replicas; the fields are those of the first one."""
+    rows = [{"key": f"web-{n}", "state": "Ready", "detail": "x" * 300} for n in range(count)]
+    rows[0].update(first)
+    return {"at_wall": 1, "rows": rows}
+
+
+@pytest.mark.parametrize("count", [10, 1000])
+def test_a_change_of_a_decision_writes_a_few_pages_whatever_its_size(state, clock, count):
+    with Store.open(state, clock) as store:
+        store.put_decision(decision(count))
+        before = (state / "state.db-wal").stat().st_size
+        for number in range(20):
+            clock.advance(SECOND)
+            assert store.put_decision(decision(count, state=f"state {number}")) is True
+            assert store.put_decision(decision(count, state=f"state {number}")) is False
+        assert (state / "state.db-wal").stat().st_size - before < 20 * 4096
+        with Store.join(state, clock) as other:
+            last = other.last_decision()
+        assert last.wall == clock.now().wall
+        assert json.loads(last.text) == decision(count, state="state 19")
+
+
+def test_changes_of_a_decision_are_replaced_by_the_whole_one_in_time(state, clock):
+    with Store.open(state, clock) as store, sqlite3.connect(state / "state.db") as db:
+        most = 0
+        for number in range(100):
+            document = decision(10, state=f"{number}" * 3000)
+            store.put_decision(document)
+            assert json.loads(store.last_decision().text) == document
+            ((kept, length),) = db.execute("SELECT count(*), coalesce(sum(length(value)), 0) FROM decision_changes")
+            assert length <= store_module.LEAST_CHANGES
+            most = max(most, kept)
+    db.close()
+    assert 10 < most < 60
+
+
+def test_a_later_process_goes_on_with_the_stored_decision(state, clock):
+    with Store.open(state, clock) as store:
+        store.put_decision(decision(100))
+        store.put_decision(decision(100, state="NotReady"))
+    with Store.open(state, clock) as store, sqlite3.connect(state / "state.db") as db:
+        assert store.put_decision(decision(100, state="NotReady")) is False
+        assert store.put_decision(decision(100, state="Failed")) is True
+        assert db.execute("SELECT count(*) FROM decision_changes").fetchone() == (2,)
+        assert json.loads(store.last_decision().text) == decision(100, state="Failed")
+    db.close()
+
+
+def test_changes_that_do_not_fit_the_decision_are_told_and_replaced(state, clock):
+    with Store.open(state, clock) as store:
+        store.put_decision(decision(3))
+    with sqlite3.connect(state / "state.db") as db:
+        db.execute('INSERT INTO decision_changes (wall, value) VALUES (1, \'[[["rows", 7], {"a": 1}, []]]\')')
+    db.close()
+    with Store.open(state, clock) as store:
+        with pytest.raises(StoreError, match=r"do not fit it .* run reconcile --once or --watch"):
+            store.last_decision()
+        assert store.put_decision(decision(3)) is True
+        assert json.loads(store.last_decision().text) == decision(3)
+
+
+def test_what_is_written_together_is_there_whole_or_not_at_all(state, clock):
+    with Store.open(state, clock) as store:
+        store.put_decision(decision(3))
+        store.audit([AUDIT])
+        with suppress(RuntimeError), store.together():
+            store.audit([AUDIT._replace(step="lost")])
+            store.put_decision(decision(3, state="lost"))
+            raise RuntimeError
+        with store.together():
+            store.audit([AUDIT._replace(step="kept")])
+            store.put_decision(decision(3, state="kept"))
+            with Store.join(state, clock) as other:
+                assert json.loads(other.last_decision().text) == decision(3)
+        assert [row.step for row in store.audit_rows()] == [AUDIT.step, "kept"]
+        assert json.loads(store.last_decision().text) == decision(3, state="kept")
+        with sqlite3.connect(state / "state.db") as db:
+            assert db.execute("SELECT max(id) FROM audit").fetchone() == (2,)
+        db.close()
+
+
+def test_a_ledger_saved_later_is_not_synced_by_a_write_without_a_change(state, clock):
+    with Store.open(state, clock) as store:
+        store.put_decision(decision(3))
+        store.save_ledger({("a", "b"): "1"}, later=True)
+        with store.together():
+            store.put_decision(decision(3))
+        assert store.sync() is True
+        store.save_ledger({("a", "b"): "2"}, later=True)
+        with store.together():
+            store.put_decision(decision(3, state="other"))
+        assert store.sync() is False
+
+
+def test_a_log_that_was_cut_anywhere_has_an_earlier_decision_complete(state, clock, tmp_path):
+    """After a power cut the end of SQLite's log may be missing."""
+    states = [decision(50, state=f"state {number}") for number in range(12)]
+    with Store.open(state, clock) as store:
+        for number, document in enumerate(states):
+            with store.together():
+                store.audit([AUDIT._replace(step=str(number))])
+                store.put_decision(document)
+        log = (state / "state.db-wal").read_bytes()
+        base = (state / "state.db").read_bytes()
+    seen = set()
+    for cut in range(0, len(log) + 1, 700):
+        copy = tmp_path / f"cut-{cut}"
+        copy.mkdir(mode=0o700)
+        for name, content in (("state.db", base), ("state.db-wal", log[:cut])):
+            (copy / name).touch(mode=0o600)
+            (copy / name).write_bytes(content)
+        with Store.open(copy, clock) as store:
+            last, rows = store.last_decision(), store.audit_rows()
+            if last is None:
+                assert rows == ()
+                continue
+            number = states.index(json.loads(last.text))
+            assert [row.step for row in rows] == [str(n) for n in range(number + 1)]
+            seen.add(number)
+            assert store.put_decision(states[-1]) is (number != len(states) - 1)
+            assert json.loads(store.last_decision().text) == states[-1]
+    assert len(seen) > 8
+
+
+def test_a_flapping_object_leaves_the_history_of_others_in_the_audit(state, clock):
+    with Store.open(state, clock) as store:
+        for name in range(20):
+            store.audit(AUDIT._replace(object=f"workload/w{name}/0", step=str(n)) for n in range(5))
+    for _ in range(3):
+        with Store.open(state, clock) as store:
+            flaps = [AUDIT._replace(object="workload/flapper/0", kind="verdict", wall=n) for n in range(100)]
+            for _ in range(audit.AUDIT_KEPT // 250):
+                store.audit(flaps)
+    with Store.open(state, clock) as store:
+        rows = store.audit_rows(10**6)
+        assert len([row for row in rows if row.object != "workload/flapper/0"]) == 100
+        assert audit.AUDIT_KEPT <= len(rows) <= audit.AUDIT_KEPT + audit.PRUNE_EVERY
+        last = store.audit_last()
+        store.audit([AUDIT])
+        assert [row for _, row in store.audit_since(after=last)] == [AUDIT]
 
 
 def test_the_audit_is_appended_in_order_and_bounded(state, clock):
@@ -284,7 +428,7 @@ def test_without_the_lock_a_process_may_only_read_and_append_commands(state, clo
         for write in (
             lambda: other.save_ledger({("a", "b"): "1"}),
             lambda: begin(other),
-            lambda: other.put_decision("{}"),
+            lambda: other.put_decision({}),
             lambda: other.acknowledge([1]),
             lambda: other.audit([AUDIT]),
         ):

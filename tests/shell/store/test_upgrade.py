@@ -4,7 +4,11 @@
 """
 
 import json
+import os
 import sqlite3
+import subprocess
+import sys
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -97,3 +101,81 @@ def test_audit_and_decision_of_an_earlier_version_get_the_new_rule_names(state):
     assert [wait["waiting"] for wait in document["waits"]] == [
         waiting.value for waiting in Waiting if waiting not in NEW_WAITING
     ]
+
+
+def test_decision_and_audit_of_an_earlier_version_are_continued(state):
+    with Store.open(state, VirtualClock(wall=AT)) as store:
+        before = store.audit_since()
+        document = json.loads(store.last_decision().text)
+        first = document["holds"][0]
+        assert store.put_decision(document) is False
+        document["holds"] = [{**first, "message": "still"}, *document["holds"][1:]]
+        assert store.put_decision(document) is True
+        store.audit([before[0][1]._replace(step="the next one")])
+    with Store.open(state, VirtualClock(wall=AT)) as store:
+        assert json.loads(store.last_decision().text) == document
+        after = store.audit_since()
+        assert after[:-1] == before
+        assert after[-1][0] == before[-1][0] + 1
+
+
+def padded(state: Path) -> dict[tuple[str, str], str]:
+    """A large ledger in a file of an earlier version, and its rows."""
+    rows = {("passed", f"path {number}"): json.dumps("x" * 400) for number in range(5_000)}
+    with closing(sqlite3.connect(state / "state.db")) as db:
+        db.execute("PRAGMA journal_mode = WAL")
+        db.executemany("INSERT INTO ledger VALUES (?, ?, ?)", [(*key, value) for key, value in rows.items()])
+        db.commit()
+    return rows
+
+
+def page_size(state: Path) -> int:
+    with closing(sqlite3.connect(state / "state.db")) as db:
+        return int(db.execute("PRAGMA page_size").fetchone()[0])
+
+
+OPEN = """
+import sys
+from pathlib import Path
+from reconciler.shell.clock import SystemClock
+from reconciler.shell.store.state_db import Store
+print("opening", flush=True)
+Store.open(Path(sys.argv[1]), SystemClock()).close()
+print("open", flush=True)
+"""
+
+
+def test_an_upgrade_that_is_killed_anywhere_is_done_by_the_next_start(state):
+    rows = padded(state)
+    assert page_size(state) == 4096
+    killed = 0
+    for wait in (0.01, 0.03, 0.05, 0.07, 0.09, 0.12, 0.15, 0.2, 0.3):
+        command = [sys.executable, "-c", OPEN, str(state)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, env=dict(os.environ, PYTHONPATH=".")) as child:
+            assert child.stdout is not None
+            child.stdout.readline()
+            time.sleep(wait)
+            child.kill()
+            killed += child.stdout.read() == b""
+    with Store.open(state, VirtualClock(wall=AT)) as store:
+        assert store.recovered is None
+        assert rows.items() <= store.load_ledger().items()
+        assert store.save_ledger({**store.load_ledger(), ("passed", "new"): "true"}) == 1
+    assert killed
+    assert page_size(state) == 1024
+    with closing(sqlite3.connect(state / "state.db")) as db:
+        assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_a_file_that_another_process_reads_keeps_its_page_size(state):
+    padded(state)
+    with closing(sqlite3.connect(state / "state.db", isolation_level=None)) as db:
+        db.execute("BEGIN")
+        db.execute("SELECT * FROM ledger").fetchone()
+        with Store.open(state, VirtualClock(wall=AT), busy=0.2) as store:
+            assert store.save_ledger({**store.load_ledger(), ("passed", "new"): "true"}) == 1
+    assert page_size(state) == 4096
+    with Store.open(state, VirtualClock(wall=AT)) as store:
+        assert ("passed", "new") in store.load_ledger()
+    assert page_size(state) == 1024
