@@ -41,8 +41,8 @@ check: $(STAMP) ## format, lint, types, import contracts
 test: $(STAMP) ## the whole suite (REQUIRE_SERVERS=1: a missing server is a failure; PYTEST_ARGS="-k name")
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
-soak: $(STAMP) ## random real faults against a real daemon for ten minutes (SOAK_SECONDS=600; as root, for the small disk)
-	SOAK_SECONDS=$${SOAK_SECONDS:-600} $(BIN)/python -m pytest -n 0 -o timeout=0 tests/e2e/test_faults.py -k random $(PYTEST_ARGS)
+soak: $(STAMP) ## an idle minute, then random real faults against a real daemon for ten minutes (SOAK_SECONDS=600; as root, for the small disk)
+	IDLE_SECONDS=60 SOAK_SECONDS=$${SOAK_SECONDS:-600} $(BIN)/python -m pytest -n 0 -o timeout=0 tests/e2e/test_idle.py tests/e2e/test_faults.py -k "random or idle" $(PYTEST_ARGS)
 
 bench: $(STAMP) ## measure, beside the peers that are installed (BENCH_ARGS="--write probes")
 	$(BIN)/python -m bench $(BENCH_ARGS)
