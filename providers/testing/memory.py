@@ -26,8 +26,8 @@ from providers.naming import object_of
 from providers.spi import Context, Performed
 from providers.testing.memory_container import MemoryContainer
 
-ADDRESSES = tuple(f"127.77.0.{last}" for last in range(1, 255))
-"""Addresses of containers. They are few and the lowest free one comes first, so that an address is reused after a removal."""
+ADDRESSES = tuple(f"127.77.{network}.{last}" for network in range(4) for last in range(1, 255))
+"""Addresses of containers. The lowest free one comes first, so that an address is reused after a removal."""
 
 MAX_WEIGHT = 65_535
 """The largest weight of a record set in memory: larger than that of any DNS service."""
