@@ -62,6 +62,7 @@ demo-edge-down: $(STAMP) ## stop and remove what demo-edge made and started
 docs: $(STAMP) ## generate the reference pages from the models
 	$(BIN)/python -m manifests.docs.reference
 	$(BIN)/python -m providers.reference
+	$(BIN)/python -m reconciler.metrics.reference
 
 lock: ## resolve pyproject.toml into requirements.lock and requirements-dev.lock (LOCK_ARGS="--upgrade")
 	@command -v uv >/dev/null || { echo "make: uv was not found; it resolves for all platforms at once: pip install uv" >&2; exit 1; }

@@ -27,6 +27,7 @@ BENCHMARKS = (
     "dns_health",
     "docker_look",
     "edge_latency",
+    "metrics_cost",
     "restart_storm",
     "push_rate",
     "push_latency",

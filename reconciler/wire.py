@@ -17,7 +17,8 @@ from manifests.values.desired import SECOND, Desired, Role
 from providers import registry
 from providers.lib.secrets import on_resolve
 from providers.spi import Context, Provider
-from providers.wrappers.limited import limited
+from providers.wrappers.calls import Report
+from providers.wrappers.limited import Limits, limited
 from providers.wrappers.owned import OwnedRuntime, owned
 from providers.wrappers.push_credentials import CredentialedRuntime, shares_files
 from providers.wrappers.readonly import read_only
@@ -27,6 +28,8 @@ from reconciler.core.model.instant import Now
 from reconciler.core.model.source_problem import named
 from reconciler.exits import Exit
 from reconciler.intent import Intent
+from reconciler.metrics.beat import beat
+from reconciler.metrics.monitoring import Monitoring
 from reconciler.probes.engine import ProbeEngine
 from reconciler.shell import daemon_view, doctor
 from reconciler.shell.clock import SystemClock
@@ -36,6 +39,7 @@ from reconciler.shell.logs import SECRETS
 from reconciler.shell.looks.triggers import FileTrigger, Wake
 from reconciler.shell.looks.wake_pipe import wake_pipe
 from reconciler.shell.loop import Loop
+from reconciler.shell.notify import from_environment
 from reconciler.shell.parts import Parts, Source, Stopped
 from reconciler.shell.providers import Providers, ThreadRunner
 from reconciler.shell.pushing.credentials import Credentials
@@ -48,6 +52,7 @@ from reconciler.shell.store.memory import ReadOnlyMemory, StoreMemory, command_o
 from reconciler.shell.store.state_db import Store, StoreError
 from reconciler.start import StartManifests, archive_of, keep, kept, source_of, start_manifests, stored_source
 from reconciler.tree import Location, state_to_read
+from reconciler.web.metrics_serving import serve_metrics
 from reconciler.web.serving import serve
 
 WATCH = "reconcile --watch"
@@ -61,25 +66,34 @@ def _zones(desired: Desired) -> frozenset[str]:
     return frozenset(f"{provider}/{zone}" for provider, zone in desired.zones)
 
 
-def build(desired: Desired, state: Path, *, may_write: bool, credentials: Credentials | None = None) -> Providers:
+def build(
+    desired: Desired,
+    state: Path,
+    *,
+    may_write: bool,
+    credentials: Credentials | None = None,
+    report: Report | None = None,
+) -> Providers:
     """All providers that the manifests name, each with its wrappers: ownership inside, deadlines outside.
 
-    `credentials` are what new containers push with.
+    `credentials` are what new containers push with; `report` gets every call.
     """
     context = Context(desired.instance.id, str(state))
     by_role: dict[Role, dict[str, Provider]] = {role: {} for role in Role}
     for declared in desired.providers:
         provider = registry.create(declared.type, declared.name, declared.settings, context)
-        by_role[declared.role][declared.name] = _wrapped(provider, desired.instance.id, may_write, credentials)
+        by_role[declared.role][declared.name] = _wrapped(provider, desired.instance.id, may_write, credentials, report)
     # The registry has checked that each provider has the role its type promises.
     return Providers(by_role[Role.RUNTIME], by_role[Role.ENDPOINTS], by_role[Role.DNS])  # type: ignore[arg-type]
 
 
-def _wrapped(provider: Provider, instance: str, may_write: bool, credentials: Credentials | None) -> Provider:
+def _wrapped(
+    provider: Provider, instance: str, may_write: bool, credentials: Credentials | None, report: Report | None
+) -> Provider:
     safe: Provider = owned(provider, instance)
     if credentials is not None and isinstance(safe, OwnedRuntime):
         safe = CredentialedRuntime(safe, credentials.prepare, shares_files(provider))
-    return limited(safe if may_write else read_only(safe))
+    return limited(safe if may_write else read_only(safe), Limits(report=report))
 
 
 @contextmanager
@@ -119,12 +133,18 @@ def _locked_store(
 
 @contextmanager
 def _machinery(
-    desired: Desired, state: Path, *, may_write: bool, phase: bool, credentials: Credentials | None = None
+    desired: Desired,
+    state: Path,
+    *,
+    may_write: bool,
+    phase: bool,
+    credentials: Credentials | None = None,
+    report: Report | None = None,
 ) -> Iterator[tuple[Providers, ProbeEngine, ThreadRunner]]:
     """Providers, probe engine and threads of one run. All of them end with the run; containers keep running."""
     with ExitStack() as stack:
         stack.enter_context(on_resolve(SECRETS.add))
-        providers = build(desired, state, may_write=may_write, credentials=credentials)
+        providers = build(desired, state, may_write=may_write, credentials=credentials, report=report)
         stack.callback(providers.close)
         runner = ThreadRunner()
         stack.callback(runner.close)
@@ -142,6 +162,7 @@ async def run_once(
     reporter: ProgressReporter,
     operation: str = "reconcile --once",
     stored: StartManifests | None = None,
+    monitoring: Monitoring | None = None,
 ) -> Summary:
     """Converge once.
 
@@ -153,6 +174,7 @@ async def run_once(
         reporter: is called with what happens.
         operation: the run's name in the lock's owner record.
         stored: use these stored manifests, and read none.
+        monitoring: takes the metrics of the run.
 
     Raises:
         ManifestErrors, Locked, StoreError
@@ -164,9 +186,15 @@ async def run_once(
     state = location.state_of(desired.instance.id)
     credentials = Credentials(state, clock, desired.instance.push)
     lock_wait = min(LOCK_WAIT, within / SECOND)
+    monitoring = monitoring or Monitoring(clock)
+    monitoring.instance = desired.instance.id
     with (
         _locked_store(state, f"{operation} {location.path}", clock, reporter, lock_wait) as memory,
-        _machinery(desired, state, may_write=True, phase=False, credentials=credentials) as (providers, engine, runner),
+        _machinery(desired, state, may_write=True, phase=False, credentials=credentials, report=monitoring.called) as (
+            providers,
+            engine,
+            runner,
+        ),
     ):
         reporter.follow(providers.progress)
         source: Source = (
@@ -174,22 +202,31 @@ async def run_once(
         )
         if intent.destroy:
             mark_removed(state)
+        _monitor(monitoring, memory, engine, desired)
         parts = Parts(
             desired=desired,
             providers=providers,
             providers_for=None,
             prober=engine,
-            memory=memory,
-            source=source,
+            memory=monitoring.memory(memory),
+            source=monitoring.source(source),
             reporter=reporter,
             clock=clock,
             runner=runner,
             remembered=_zones(loaded),
             approve=intent.approve,
+            monitor=monitoring,
         )
         loop = Loop(parts)
         with wake_pipe(state, loop.wake):
             return await loop.once(within, wait)
+
+
+def _monitor(monitoring: Monitoring, memory: StoreMemory, engine: ProbeEngine, desired: Desired) -> None:
+    """Connect what metrics are read from, and begin."""
+    monitoring.stats = lambda: engine.stats
+    monitoring.history = lambda: (row for _, row in memory.store.audit_since())
+    monitoring.begin(desired)
 
 
 class _SourceWake(Wake):
@@ -213,10 +250,17 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
     desired = intent.applied_to(loaded)
     state = location.state_of(desired.instance.id)
     credentials = Credentials(state, clock, desired.instance.push)
+    monitoring, manager = Monitoring(clock), from_environment()
+    make = partial(build, state=state, may_write=True, credentials=credentials, report=monitoring.called)
     with (
         _locked_store(state, f"{WATCH} {location.path}", clock, reporter, stays=True) as memory,
-        _machinery(desired, state, may_write=True, phase=True, credentials=credentials) as (providers, engine, runner),
+        _machinery(desired, state, may_write=True, phase=True, credentials=credentials, report=monitoring.called) as (
+            providers,
+            engine,
+            runner,
+        ),
     ):
+        _monitor(monitoring, memory, engine, desired)
         archive = archive_of(location, state, desired.instance.id, clock)
         if start.invalid is not None:
             reporter.note(
@@ -230,26 +274,34 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
         parts = Parts(
             desired=desired,
             providers=providers,
-            providers_for=lambda new: build(new, state, may_write=True, credentials=credentials),
+            providers_for=make,
             prober=engine,
-            memory=memory,
-            source=source_of(location, intent, start, archive, clock, follow=True),
+            memory=monitoring.memory(memory),
+            source=monitoring.source(source_of(location, intent, start, archive, clock, follow=True)),
             reporter=reporter,
             clock=clock,
             runner=runner,
             remembered=_zones(loaded),
             approve=intent.approve,
+            monitor=monitoring,
         )
         loop = Loop(parts)
         stop = asyncio.Event()
         trigger = asyncio.create_task(FileTrigger(location.watched, _SourceWake(loop), clock).run(stop))
-        pushes = asyncio.create_task(serve(loop.pushing, credentials, partial(reporter.note, level=logging.WARNING)))
+        warn = partial(reporter.note, level=logging.WARNING)
+        beside = (
+            trigger,
+            asyncio.create_task(serve(loop.pushing, credentials, warn, monitoring.pushed)),
+            asyncio.create_task(serve_metrics(monitoring, warn)),
+            asyncio.create_task(beat(monitoring, manager, lambda: loop.stopping is not None)),
+        )
         try:
             with wake_pipe(state, loop.wake):
                 return await loop.watch()
         finally:
+            manager.notify("STOPPING=1")
             stop.set()
-            for task in (trigger, pushes):
+            for task in beside:
                 task.cancel()
                 with suppress(asyncio.CancelledError):
                     await task

@@ -21,6 +21,7 @@ PACKAGES = {
     "nsupdate": "dnsutils",
     "setpriv": "util-linux",
     "pdns_server": "pdns-server pdns-backend-sqlite3",
+    "promtool": "prometheus",
 }
 """Debian's package of a program, if its name differs from that of the program."""
 

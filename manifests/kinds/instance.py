@@ -6,13 +6,14 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from manifests.kinds.base import Manifest, Model, unique
+from manifests.kinds.secret_ref import SecretReference
 from manifests.types.durations import Duration
 from manifests.types.errors import bad_value
 from manifests.types.fields import InstanceId, Interval, Items, Shown
 from manifests.values.desired import SECOND
 
 
-def split_listen(value: str) -> tuple[str, int]:
+def split_address(value: str) -> tuple[str, int]:
     """The address and port of `ADDRESS:PORT`, of `[ADDRESS]:PORT` for IPv6. Raises a bad-value error."""
     address, _, port = value.rpartition(":")
     bracketed = address.startswith("[") and address.endswith("]")
@@ -25,10 +26,17 @@ def split_listen(value: str) -> tuple[str, int]:
         raise bad_value(f"'{value[:60]}': brackets go around IPv6 addresses only", hint)
     if not (port.isascii() and port.isdecimal() and 1 <= int(port) <= 65_535):
         raise bad_value(f"'{value[:60]}' has no port from 1 to 65535", hint)
+    return str(parsed), int(port)
+
+
+def split_listen(value: str) -> tuple[str, int]:
+    """As `split_address`, for an address that containers can push to."""
+    address, port = split_address(value)
+    parsed = ip_address(address)
     if parsed.is_unspecified or parsed.is_multicast:
         hint = "write an address of this host that containers can reach, such as that of their network's bridge"
         raise bad_value(f"'{address}' is not an address that containers can push to", hint)
-    return str(parsed), int(port)
+    return address, port
 
 
 def _listen(value: str) -> str:
@@ -39,6 +47,19 @@ def _listen(value: str) -> str:
 Listen = Annotated[
     str,
     AfterValidator(_listen),
+    WithJsonSchema({"type": "string", "pattern": "^(\\[[0-9a-fA-F:.]+\\]|[0-9.]+):[0-9]{1,5}$"}),
+    Shown("IP address and port"),
+]
+
+
+def _address(value: str) -> str:
+    split_address(value)
+    return value
+
+
+ListenAny = Annotated[
+    str,
+    AfterValidator(_address),
     WithJsonSchema({"type": "string", "pattern": "^(\\[[0-9a-fA-F:.]+\\]|[0-9.]+):[0-9]{1,5}$"}),
     Shown("IP address and port"),
 ]
@@ -76,6 +97,25 @@ class PushListener(Model):
         raise bad_value("push has neither a socket nor tcp", "remove `socket: false`, or add tcp", at=("socket",))
 
 
+class MetricsListener(Model):
+    """Listener for metrics and health, while `reconcile --watch` runs. Needs the extra `serve`."""
+
+    listen: ListenAny = Field(
+        description="Address and port of `/metrics`, `/healthz` and `/readyz`; without a token a loopback address."
+    )
+    token: SecretReference | None = Field(
+        None, description="Token that requests for `/metrics` must send as `Authorization: Bearer`."
+    )
+
+    @model_validator(mode="after")
+    def _guarded(self) -> Self:
+        address, _ = split_address(self.listen)
+        if self.token is not None or ip_address(address).is_loopback:
+            return self
+        hint = "listen on 127.0.0.1 or '[::1]', or add token: {file: /path} or token: {env: NAME}"
+        raise bad_value(f"other hosts can reach '{address}', and metrics has no token", hint, at=("listen",))
+
+
 class Intervals(Model):
     """Time between two looks at each kind of provider."""
 
@@ -102,6 +142,9 @@ class InstanceSpec(Model):
     )
     push: PushListener | None = Field(
         None, description="Receives pushes of replicas about their own state; by default there is no listener."
+    )
+    metrics: MetricsListener | None = Field(
+        None, description="Serves metrics for Prometheus and the health of the daemon; by default there is no listener."
     )
 
 

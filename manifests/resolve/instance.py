@@ -1,8 +1,10 @@
 """From the checked Instance to its value. Called by `resolver.py`."""
 
 from manifests import kinds
+from manifests.kinds.instance import split_address
+from manifests.kinds.validate import Declared
 from manifests.problems import Code, Problem
-from manifests.resolve.push import listener
+from manifests.resolve.push import listener, needs_server
 from manifests.resolve.references import Scope
 from manifests.values import desired
 
@@ -33,6 +35,16 @@ def instance(scope: Scope) -> desired.Instance | None:
         look_endpoints=int(spec.intervals.endpoints),
         look_dns=int(spec.intervals.dns),
         push=listener(declared[0], scope, manifest),
+        metrics=_metrics(declared[0], scope, manifest),
         enhanced_liveness=spec.enhanced_liveness,
         allow_addresses=tuple(sorted(spec.allow_addresses)),
     )
+
+
+def _metrics(declared: Declared, scope: Scope, manifest: kinds.Instance) -> desired.MetricsListener | None:
+    """Where metrics are served. Reports missing packages."""
+    spec = manifest.spec.metrics
+    if spec is None:
+        return None
+    needs_server(declared, scope, "metrics")
+    return desired.MetricsListener(split_address(spec.listen), None if spec.token is None else spec.token.source())

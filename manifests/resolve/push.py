@@ -65,9 +65,17 @@ def listener(declared: Declared, scope: Scope, manifest: kinds.Instance) -> desi
     spec = manifest.spec.push
     if spec is None:
         return None
+    needs_server(declared, scope, "push")
+    return desired.PushListener(spec.socket, None if spec.tcp is None else split_listen(spec.tcp.listen))
+
+
+def needs_server(declared: Declared, scope: Scope, listener_name: str) -> None:
+    """Report the packages that a listener of the Instance needs and that are not installed."""
     missing = [name for name in SERVER if find_spec(name) is None]
     if missing:
-        message = f"{declared.key}: a push listener needs {' and '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not installed"
+        message = (
+            f"{declared.key}: a {listener_name} listener needs {' and '.join(missing)}, "
+            f"which {'is' if len(missing) == 1 else 'are'} not installed"
+        )
         hint = "run pip install 'reconciler-gitops[serve]'"
-        scope.report(declared, ("spec", "push"), Code.UNSUPPORTED_FIELD, message, hint)
-    return desired.PushListener(spec.socket, None if spec.tcp is None else split_listen(spec.tcp.listen))
+        scope.report(declared, ("spec", listener_name), Code.UNSUPPORTED_FIELD, message, hint)

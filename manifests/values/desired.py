@@ -324,6 +324,14 @@ class PushListener:
 
 
 @dataclass(frozen=True, slots=True)
+class MetricsListener:
+    """Where metrics and health are served, on this (address, port), and where the token for metrics is; None = none is asked for."""
+
+    listen: tuple[str, int]
+    token: SecretSource | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Instance:
     """This installation. The intervals (ns) are those between two looks at each kind of provider.
 
@@ -337,6 +345,7 @@ class Instance:
     look_endpoints: int = SECOND
     look_dns: int = 30 * SECOND
     push: PushListener | None = None
+    metrics: MetricsListener | None = None
     enhanced_liveness: bool = False
     allow_addresses: tuple[str, ...] = ()
 

@@ -7,7 +7,8 @@ the object.
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
 from queue import SimpleQueue
@@ -20,6 +21,10 @@ from providers.lib.rate import Bucket, Rate
 from providers.spi import Performed
 
 R = TypeVar("R")
+
+Report = Callable[[str, str, float, str], None]
+"""Takes a call that is over: the provider, `observe` or `perform`, its seconds, and the name of its error, empty without one. It is
+called on the caller's thread, and must neither block nor raise."""
 
 CLOSE_SECONDS = 1.0
 """Longest time that `close` takes, whatever hangs."""
@@ -133,12 +138,21 @@ class Calls:
         workers: number of threads for looks, and for actions; they start when first needed.
         steady: steady clock in nanoseconds, for the rate limit and for ages in messages.
         rate: limit for all calls together; None = no limit.
+        report: gets every call that is over; see `Report`.
     """
 
-    def __init__(self, provider: str, workers: int, steady: Callable[[], int], rate: Rate | None) -> None:
+    def __init__(
+        self,
+        provider: str,
+        workers: int,
+        steady: Callable[[], int],
+        rate: Rate | None,
+        report: Report | None = None,
+    ) -> None:
         if workers < 1:
             raise ValueError(f"{provider}: a pool needs at least 1 worker, not {workers}")
         self._provider = provider
+        self._report = report
         self._steady = steady
         self._bucket = Bucket(rate, steady) if rate else None
         self._looks = _Threads(f"{provider}-look", workers)
@@ -161,8 +175,9 @@ class Calls:
         end = time.monotonic_ns() + deadline
         key = "look:" + look
         pending = _Pending(self._steady())
-        self._take(key, pending, end, self._read_refused)
-        return self._run(_Request((key,), pending, self._provider, end, deadline, Unreachable), act)
+        with self._reported("observe"):
+            self._take(key, pending, end, self._read_refused)
+            return self._run(_Request((key,), pending, self._provider, end, deadline, Unreachable), act)
 
     def write(self, target: str, act: Callable[[], None], deadline: int) -> None:
         """An action on one object.
@@ -173,8 +188,9 @@ class Calls:
         """
         end = time.monotonic_ns() + deadline
         pending = _Pending(self._steady())
-        self._take(target, pending, end, self._write_refused)
-        self._run(_Request((target,), pending, target, end, deadline, OutcomeUnknown), act)
+        with self._reported("perform"):
+            self._take(target, pending, end, self._write_refused)
+            self._run(_Request((target,), pending, target, end, deadline, OutcomeUnknown), act)
 
     def write_all(
         self,
@@ -193,6 +209,12 @@ class Calls:
             For each action the error that `write` would have raised, None when it is done; and the pools that `act` read back.
             They are left out when no outcome is known: the writes may still arrive.
         """
+        with self._reported("perform") as failed:
+            performed = self._write_all(targets, act, deadline)
+            failed += [error for error in performed.errors if error is not None]
+            return performed
+
+    def _write_all(self, targets: Sequence[str], act: Callable[[Sequence[int]], Performed], deadline: int) -> Performed:
         end = time.monotonic_ns() + deadline
         pending = _Pending(self._steady())
         taken, refused = self._take_all(set(targets), pending, end)
@@ -250,6 +272,22 @@ class Calls:
             thread.join(max(0.0, end - time.monotonic()))
 
     # --- inside -------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _reported(self, call: str) -> Iterator[list[ProviderError]]:
+        """Report the call in the body. The list takes the errors that the body does not raise; the first one counts."""
+        if self._report is None:
+            yield []
+            return
+        begun, failed, raised = time.monotonic_ns(), list[ProviderError](), ""
+        try:
+            yield failed
+        except ProviderError as error:
+            raised = type(error).__name__
+            raise
+        finally:
+            name = raised or (type(failed[0]).__name__ if failed else "")
+            self._report(self._provider, call, (time.monotonic_ns() - begun) / SECOND, name)
 
     def _take(self, key: str, mine: _Pending, end: int, refused: Callable[[str, int], ProviderError]) -> None:
         """Make `mine` the call on `key`, after an earlier one has returned. Raises when that one is late."""

@@ -25,7 +25,7 @@ from providers.spi import (
     RuntimeProvider,
     capabilities_of,
 )
-from providers.wrappers.calls import Calls
+from providers.wrappers.calls import Calls, Report
 
 WORKERS = 16
 """Calls of one kind that a provider makes at a time: a few long ones (a stop with its grace) must not keep others waiting."""
@@ -40,12 +40,14 @@ class Limits:
         workers: the number of threads for looks, and of those for actions.
         rate: limits all calls together; a call waits for its turn within its deadline.
         steady: the steady clock, for the rate limit and for ages in messages.
+        report: gets every call: the provider, `observe` or `perform`, seconds, and the name of its error (empty without one).
     """
 
     deadline: int = 30 * SECOND
     workers: int = WORKERS
     rate: Rate | None = None
     steady: Callable[[], int] = boottime
+    report: Report | None = None
 
 
 class LimitedRuntime:
@@ -58,7 +60,7 @@ class LimitedRuntime:
         self.name = inner.name
         self.inner = inner
         self._limits = limits
-        self._calls = Calls(inner.name, limits.workers, limits.steady, limits.rate)
+        self._calls = Calls(inner.name, limits.workers, limits.steady, limits.rate, limits.report)
 
     def observe(self, names: Collection[str] | None = None) -> tuple[ContainerFact, ...]:
         """A look. Raises `Unreachable` after the deadline."""
@@ -98,7 +100,7 @@ class LimitedEndpoints:
         self.name = inner.name
         self.inner = inner
         self._limits = limits
-        self._calls = Calls(inner.name, limits.workers, limits.steady, limits.rate)
+        self._calls = Calls(inner.name, limits.workers, limits.steady, limits.rate, limits.report)
 
     def observe(self, pools: Collection[str]) -> tuple[PoolFact, ...]:
         """A look. Raises `Unreachable` after the deadline."""
@@ -137,7 +139,7 @@ class LimitedDNS:
         self.inner = inner
         self.capabilities = capabilities_of(inner)
         self._limits = limits
-        self._calls = Calls(inner.name, limits.workers, limits.steady, limits.rate)
+        self._calls = Calls(inner.name, limits.workers, limits.steady, limits.rate, limits.report)
 
     def observe(self, zones: Collection[str]) -> tuple[ZoneFact, ...]:
         """A look. Raises `Unreachable` after the deadline."""

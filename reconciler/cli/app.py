@@ -65,6 +65,8 @@ OPTIONS_WITH_VALUE = frozenset(
         "--instance",
         "--instance-id",
         "--log-format",
+        "--max-age",
+        "--metrics-textfile",
         "--min-started",
         "--node",
         "--object",

@@ -15,6 +15,7 @@ from reconciler.cli.options import (
     log_options,
     path_argument,
     state_option,
+    textfile_option,
     timeout_option,
     wait_option,
 )
@@ -37,6 +38,7 @@ Examples:
 @approve_option
 @timeout_option
 @wait_option
+@textfile_option
 @intent_options
 @instance_option
 @state_option

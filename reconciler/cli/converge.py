@@ -14,6 +14,7 @@ from reconciler.cli.options import (
     intent_options,
     log_options,
     state_option,
+    textfile_option,
     timeout_option,
     usage_error,
     wait_option,
@@ -60,6 +61,7 @@ Examples:
 @timeout_option
 @wait_option
 @approve_option
+@textfile_option
 @intent_options
 @instance_option
 @state_option
@@ -81,6 +83,10 @@ def converge(path: Path | None, once: bool, watch: bool, dry_run: bool, approve:
 
         return run_watch(path, options)
     if dry_run:
+        if options.textfile is not None:
+            raise usage_error(
+                "--dry-run and --metrics-textfile cannot be used together", "leave out --metrics-textfile"
+            )
         if not options.wait:
             raise usage_error(
                 "--dry-run and --no-wait cannot be used together", "leave out --no-wait: a dry run never waits"
@@ -111,6 +117,11 @@ def _refuse_for_watch(options: Options, approve: str) -> None:
         raise usage_error(
             "--watch and --approve cannot be used together",
             "start the daemon first, then give it the hash: reconcile apply PATH --yes --approve HASH",
+        )
+    if options.textfile is not None:
+        raise usage_error(
+            "--watch and --metrics-textfile cannot be used together",
+            "declare spec.metrics in the Instance, and let Prometheus scrape the daemon",
         )
     if not options.wait:
         raise usage_error("--watch and --no-wait cannot be used together", "use --once --no-wait for one pass")

@@ -34,6 +34,11 @@ def report_error(error: Exception, view: View) -> Exit:
     return code
 
 
+def code_of(error: Exception) -> Exit:
+    """The exit code of an error that ends a command."""
+    return _explain(error)[0]
+
+
 def _usage(error: click.ClickException, view: View) -> Exit:
     """A usage error, with the help to read."""
     view.err(f"{view.paint_err.bad('error:')} {error.format_message()}")

@@ -85,6 +85,7 @@ class Options:
     prune: bool | None = None
     take_over: bool = False
     log_format: str = "text"
+    textfile: Path | None = None
 
     @classmethod
     def of(cls, raw: Mapping[str, Any]) -> "Options":
@@ -106,6 +107,7 @@ class Options:
             prune=raw.get("prune"),
             take_over=raw.get("take_over", False),
             log_format=raw.get("log_format", "text"),
+            textfile=raw.get("metrics_textfile"),
         )
 
     @property
@@ -188,6 +190,25 @@ timeout_option = click.option(
     metavar="DURATION",
     help="Time limit of the run; default 10m.",
 )
+
+
+def _prom(_context: click.Context, _param: click.Parameter, value: Path | None) -> Path | None:
+    """Refuse a file that the collector would not read, before the run."""
+    if value is not None and value.suffix != ".prom":
+        raise click.BadParameter(f"'{value.name}' does not end in .prom, so node_exporter would not read it")
+    if value is not None and not value.parent.is_dir():
+        raise click.BadParameter(f"the directory {value.parent} does not exist")
+    return value
+
+
+textfile_option = click.option(
+    "--metrics-textfile",
+    type=_PATH,
+    metavar="FILE",
+    callback=_prom,
+    help="Write the metrics of the run to this .prom file, for node_exporter.",
+)
+"""For runs that end; a daemon is scraped."""
 
 wait_option = click.option("--no-wait", is_flag=True, help="Take the steps that are due now, and wait for nothing.")
 

@@ -5,10 +5,13 @@ import json
 import re
 import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from manifests.values.desired import SECOND
 from reconciler import wire
+from reconciler.cli.failures import code_of
 from reconciler.cli.inbox import present_decision, refreshed, send_and_report
 from reconciler.cli.options import Options, usage_error
 from reconciler.cli.render.progress import Logged, Progress, Screen, Silent, ticking
@@ -19,9 +22,11 @@ from reconciler.core.limits import approvals
 from reconciler.core.model.instant import Now
 from reconciler.exits import Exit
 from reconciler.intent import Intent
+from reconciler.metrics.monitoring import Monitoring
 from reconciler.shell.clock import SystemClock
 from reconciler.shell.logs import LogFormat, configure
 from reconciler.shell.report.summary import Summary
+from reconciler.shell.store.directory import StoreError
 from reconciler.shell.store.lock import holder
 from reconciler.start import StartManifests
 from reconciler.tree import Location
@@ -101,6 +106,7 @@ def once(
         if handed_over is not None:
             return handed_over
     reporter = _reporter(options, clock, endless=False)
+    monitoring = Monitoring(clock, textfile=options.textfile is not None)
 
     async def body() -> Summary:
         async with ticking(reporter, clock):
@@ -112,9 +118,12 @@ def once(
                 reporter=reporter,
                 operation=operation,
                 stored=stored,
+                monitoring=monitoring,
             )
 
-    summary = asyncio.run(body())
+    with _textfile(path, options, monitoring) as ended:
+        summary = asyncio.run(body())
+        ended.append(summary.exit)
     _print(summary, clock.now(), options, streamed=reporter.streams)
     return summary.exit
 
@@ -135,6 +144,28 @@ def _approved_by_daemon(path: Path, options: Options, approve: str, clock: Syste
 
     effect = f"approved for {approvals.LASTS // (3600 * SECOND)}h, to be done by the running daemon"
     return send_and_report("approve", [{"object": approve}], place, options, f"held changes {approve}", effect, held)
+
+
+@contextmanager
+def _textfile(path: Path, options: Options, monitoring: Monitoring) -> Iterator[list[Exit]]:
+    """Write the textfile when the run in the body has ended, also by an error. The body adds its exit code to the list."""
+    ended: list[Exit] = []
+    try:
+        yield ended
+    except Exception as error:
+        ended = [code_of(error)]
+        raise
+    except KeyboardInterrupt:
+        ended = [Exit.INTERRUPTED]
+        raise
+    finally:
+        if options.textfile is not None:
+            from reconciler.metrics.textfile import write  # noqa: PLC0415  (only where metrics are on)
+
+            try:
+                write(options.textfile, monitoring, path, int(ended[0] if ended else Exit.ERROR))
+            except StoreError as error:
+                options.view.err(f"{options.view.paint_err.bad('error:')} the metrics were not written: {error}")
 
 
 def _print(summary: Summary, now: Now, options: Options, *, streamed: bool) -> None:

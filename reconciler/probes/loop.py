@@ -10,6 +10,7 @@ that probe ran, its result is void: unknown, not counted.
 import os
 import select
 import time
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,6 +22,7 @@ from reconciler.probes.http import HttpProber
 from reconciler.probes.invalid import InvalidProber
 from reconciler.probes.link import Link
 from reconciler.probes.messages import (
+    DURATION_BOUNDS,
     EXEC,
     GRPC,
     HEARTBEAT,
@@ -38,7 +40,7 @@ from reconciler.probes.messages import (
 from reconciler.probes.net import Net, sockaddr
 from reconciler.probes.schedule import Schedule
 from reconciler.probes.slot import IDLE, WAITING, Pool, Prober, Slot, duration_text
-from reconciler.probes.streak import CANNOT_RUN, UNKNOWN, step
+from reconciler.probes.streak import CANNOT_RUN, RESULTS, UNKNOWN, step
 from reconciler.probes.tcp import PublishedProber, TcpProber
 
 if TYPE_CHECKING:
@@ -65,6 +67,17 @@ MAX_EXEC = 8
 _EVENTS = 256  # taken per turn
 _STARTS = 128  # probes started per turn and kind
 _DUE = 512  # due instants taken per turn
+
+
+class KindCount:
+    """Results and durations of one kind of probe since the child started; see `KindCounts`."""
+
+    __slots__ = ("durations", "results", "total")
+
+    def __init__(self) -> None:
+        self.results = [0] * RESULTS
+        self.durations = [0] * (len(DURATION_BOUNDS) + 1)
+        self.total = 0
 
 
 class Loop:
@@ -110,6 +123,7 @@ class Loop:
         self._started = self._finished = self._timed_out = self._voided = self._delayed = self._skipped = 0
         self._late = [0] * (len(LATE_BOUNDS) + 1)
         self._late_max = 0
+        self._kinds: dict[int, KindCount] = {}
 
     def run(self) -> None:
         """Probe until the parent ends."""
@@ -307,6 +321,7 @@ class Loop:
         pool.running += 1
         slot.run += 1
         slot.stalled = self._stalled
+        slot.began = now
         timeout = slot.timeout
         queue = self._deadlines.get(timeout)
         if queue is None:
@@ -328,6 +343,12 @@ class Loop:
             self._voided += 1
             stall = duration_text(stalled_for // 1_000_000 * 1_000_000)
             result, detail = UNKNOWN, f"void: the probe engine stalled for {stall}"
+        counts = self._kinds.get(slot.kind)
+        if counts is None:
+            counts = self._kinds[slot.kind] = KindCount()
+        counts.results[result] += 1
+        counts.durations[bisect_left(DURATION_BOUNDS, now - slot.began)] += 1
+        counts.total += now - slot.began
         before = slot.streak
         slot.streak = after = step(before, result, now, slot.success, slot.failure, slot.valid_for)
         value, last, streak_of, count, since, _ = after
@@ -392,4 +413,5 @@ class Loop:
             running,
             self._late_max,
             tuple(self._late),
+            tuple((kind, tuple(c.results), tuple(c.durations), c.total) for kind, c in self._kinds.items()),
         )

@@ -84,13 +84,21 @@ LATE_BOUNDS: Final[tuple[int, ...]] = (
 )
 """Upper bounds (ns) of the lateness histogram: steps of 0.25 ms up to 10 ms, then 1-2-5. One more bucket is above all bounds."""
 
+DURATION_BOUNDS: Final[tuple[int, ...]] = tuple(
+    half * 500_000 for half in (2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 20_000)
+)
+"""Upper bounds (ns) of the histograms of durations, from 1 ms to 10 s. One more bucket is above all bounds."""
+
+KindCounts = tuple[int, tuple[int, ...], tuple[int, ...], int]
+"""Of one kind: the kind, its results in the order of `streak.py`, a histogram over DURATION_BOUNDS, and the sum of durations (ns)."""
+
 
 class Stats(NamedTuple):
     """Counters of the child since it started.
 
     `started` probes, `finished` with a result, `timed_out` at their deadline, `voided` because the loop stalled, `delayed` because
     no place was free, `skipped` due instants while the same probe was still running, `running` now, `late` a histogram of start
-    minus due time over LATE_BOUNDS, `late_max` its maximum (ns).
+    minus due time over LATE_BOUNDS, `late_max` its maximum (ns). `kinds` are the results and durations of each kind that was probed.
     """
 
     started: int
@@ -102,6 +110,7 @@ class Stats(NamedTuple):
     running: int
     late_max: int
     late: tuple[int, ...]
+    kinds: tuple[KindCounts, ...] = ()
 
     def late_quantile(self, share: float, since: "Stats | None" = None) -> int:
         """The lateness (ns, the upper bound of its bucket) of at most `share` of the probes; 0 without probes.

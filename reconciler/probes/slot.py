@@ -71,7 +71,7 @@ class Pool:
 class Slot:
     """A target and its run. Plain attributes: this is the hot path.
 
-    `due` is the instant at which this run was due, `run` its number (an entry in a deadline queue counts only for its own run),
+    `due` is the instant at which this run was due, `began` that at which it started, `run` its number (an entry in a deadline queue counts only for its own run),
     `stalled` the total stall of the loop when the run began, `run_again` says that a due instant passed during the run.
     `sock`, `fd` and `buffer` belong to the prober during a run; `extra` is its own.
     `spec` is the whole declaration; only kinds that need more of it than the fields here keep it (not TCP, HTTP).
@@ -79,6 +79,7 @@ class Slot:
     """
 
     __slots__ = (
+        "began",
         "buffer",
         "due",
         "extra",
@@ -87,6 +88,7 @@ class Slot:
         "gone",
         "hop",
         "id",
+        "kind",
         "period",
         "phase",
         "pool",
@@ -115,6 +117,8 @@ class Slot:
 
     def __init__(self, spec: Spec, prober: Prober, pool: Pool, now: int) -> None:
         self.id = spec.id
+        self.kind = spec.kind
+        self.began = now
         self.success = spec.success
         self.failure = spec.failure
         self.valid_for = spec.valid_for

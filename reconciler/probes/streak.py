@@ -21,6 +21,9 @@ FAIL: Final = 1
 UNKNOWN: Final = 2
 CANNOT_RUN: Final = 3
 
+RESULTS: Final = 4
+"""The number of different results."""
+
 
 class Streak(NamedTuple):
     """The state of one probe on one generation between two results.

@@ -38,6 +38,7 @@ from reconciler.shell.looks.facts import Looks
 from reconciler.shell.looks.triggers import Wake
 from reconciler.shell.looks.wake_pipe import COMMAND, SHOW
 from reconciler.shell.manifest_reload import READ_SOURCE, ManifestReload
+from reconciler.shell.monitor import Tick
 from reconciler.shell.parts import Parts
 from reconciler.shell.probing.name_targets import by_endpoint
 from reconciler.shell.probing.targets import Probing
@@ -295,6 +296,7 @@ class Loop:
         """Decide from the known facts, store the result, and begin the steps that are due. Waits for no look and no call."""
         reasons = self.wake.take()
         self._reconciles.begin(self.desired.revision, self.manifest_reload.commit)
+        began = self.clock.now().steady
         self._collect()
         now = self.clock.now()
         self._recover(now, at_once=COMMAND in reasons)
@@ -313,11 +315,13 @@ class Loop:
         now = self.clock.now()
         self.ledger = self.pushing.fold(self.ledger, now)
         decision = self._decide(self._observed(), now)
+        deciding = self.clock.now().steady - now.steady
         if Rule.LEDGER_UNWRITABLE not in self.faults and not self._save(decision.ledger, commands):
             # Orders that could not be recorded are neither obeyed nor acknowledged; grants are not given.
             self._recover(now)
             self.ledger, commands = replace(recorded, pushes=self.ledger.pushes), ()
             decision = self._decide(self._observed(), now)
+        owned = self.ledger.owned
         if decision.ledger.history_lost is not None and self.ledger.history_lost is None:
             self.reporter.note(
                 "the ledger is empty although objects of this instance exist, or a node cannot be read: health restarts are "
@@ -336,7 +340,9 @@ class Loop:
             # Two turns of the event loop start the calls on their threads (or journal them), before disk and reports take time.
             await asyncio.sleep(0)
             await asyncio.sleep(0)
-        if all(self.looks.attempts.values()):
+        commanded = self.clock.now().steady
+        complete = all(self.looks.attempts.values())
+        if complete:
             self.reporting.decided(decision, self.desired, now, acts=act and self.stopping is None)
         # A report that is queued waits for the disk anyway. An answer to a push must not wait for a report.
         soon = self.reporting.queued and not self.pushing.waiting
@@ -347,6 +353,9 @@ class Loop:
             self.reporting.flush()
         if self.memory.error is not None and Rule.LEDGER_UNWRITABLE not in self.faults:
             self.wake.set("the state directory cannot be written")
+        done, source_at = self.clock.now().steady, self.manifest_reload.read_at
+        tick = Tick(decision, self.desired, now, began, deciding, owned, commanded, done, source_at, complete)
+        self.parts.monitor.ticked(tick)
         return decision
 
     def _collect(self) -> None:

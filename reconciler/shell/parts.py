@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from manifests.values.desired import Desired
@@ -12,6 +12,7 @@ from reconciler.core.model.source_problem import SourceProblem
 from reconciler.exits import Exit
 from reconciler.shell.clock import Clock
 from reconciler.shell.daemon_view import DaemonView
+from reconciler.shell.monitor import Monitor, NoMonitor
 from reconciler.shell.probing.targets import Prober
 from reconciler.shell.providers import Providers, Runner
 from reconciler.shell.reporter import Reporter
@@ -62,3 +63,4 @@ class Parts:
     approve: str = ""
     view: DaemonView | None = None
     """Of the process that runs beside this one; only for plans."""
+    monitor: Monitor = field(default_factory=NoMonitor)

@@ -1,1 +1,3 @@
-"""The daemon's HTTP listener. Imported only when the Instance has `push`, because it needs the extra `serve`."""
+"""The daemon's HTTP listeners: for pushes, and for metrics and health. The server is imported only when the Instance has one of
+them, because it needs the extra `serve`.
+"""

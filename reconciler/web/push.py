@@ -8,7 +8,7 @@ import asyncio
 import hmac
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeGuard
 
 from starlette.applications import Starlette
@@ -66,11 +66,27 @@ class _Message(NamedTuple):
     inflight: int | None
 
 
-def push_app(receiver: Receiver, keys: Keys, slow: float = SLOW_SECONDS, others: Sequence[Route] = ()) -> Starlette:
-    """The application that takes pushes. `slow` is the delay of refusals in seconds; `others` are further routes."""
+def push_app(
+    receiver: Receiver,
+    keys: Keys,
+    slow: float = SLOW_SECONDS,
+    others: Sequence[Route] = (),
+    answered: Callable[[str, int], None] | None = None,
+) -> Starlette:
+    """The application that takes pushes.
+
+    Args:
+        receiver: takes the pushes.
+        keys: makes the tokens of senders.
+        slow: delay of refusals in seconds.
+        others: further routes.
+        answered: gets the event of every message (empty without one) and the status code of the answer.
+    """
 
     async def handle(request: Request) -> JSONResponse:
-        ruling, remembered = await _handle(request)
+        ruling, remembered, event = await _handle(request)
+        if answered is not None:
+            answered(event, ruling.status)
         if ruling.status in (401, 403, 429):
             await asyncio.sleep(slow)
         answer: dict[str, object] = {"message": ruling.why}
@@ -79,23 +95,23 @@ def push_app(receiver: Receiver, keys: Keys, slow: float = SLOW_SECONDS, others:
         headers = {"retry-after": "1"} if ruling.status == 429 else None
         return JSONResponse(answer, status_code=ruling.status, headers=headers)
 
-    async def _handle(request: Request) -> tuple[Ruling, bool]:
+    async def _handle(request: Request) -> tuple[Ruling, bool, str]:
         body = await _body(request)
         if body is None:
-            return Ruling(413, f"the body is longer than {BODY_BYTES} bytes"), False
+            return Ruling(413, f"the body is longer than {BODY_BYTES} bytes"), False, ""
         raw = _parse(body)
         peer: Peer | None = getattr(request.state, "peer", None)
         sender = identify(request, body, raw, peer, receiver, keys)
         if isinstance(sender, Ruling):
-            return sender, False
+            return sender, False, ""
         if not receiver.allow(sender.subject):
-            return BUSY, False
+            return BUSY, False, ""
         message = _read(raw)
         if isinstance(message, Ruling):
-            return message, False
+            return message, False, ""
         ruling = receiver.push(sender, *message)
         remembered = not ruling.changed or await receiver.remembered(REMEMBER_SECONDS)
-        return ruling, remembered
+        return ruling, remembered, message.event.value
 
     return Starlette(routes=[Route(PATH, handle, methods=["POST"]), *others])
 

@@ -21,8 +21,13 @@ RETRY_FIRST, RETRY_LONGEST = 1.0, 30.0
 """Seconds until a failed listener is opened again: the first wait, doubled each time up to the longest."""
 
 
-async def serve(pushing: Pushing, credentials: Credentials, note: Callable[[str], None]) -> None:
-    """Listen until cancelled. `note` reports failures."""
+async def serve(
+    pushing: Pushing,
+    credentials: Credentials,
+    note: Callable[[str], None],
+    answered: Callable[[str, int], None] | None = None,
+) -> None:
+    """Listen until cancelled. `note` reports failures; `answered` gets the event and the status code of every answer."""
     pause, reported = RETRY_FIRST, ""
     while True:
         pushing.moved.clear()
@@ -32,7 +37,7 @@ async def serve(pushing: Pushing, credentials: Credentials, note: Callable[[str]
             await pushing.moved.wait()
             continue
         began = asyncio.get_running_loop().time()
-        problem = await _listen(listener, pushing, credentials)
+        problem = await _listen(listener, pushing, credentials, answered)
         if not problem:
             pause, reported = RETRY_FIRST, ""
             continue
@@ -46,7 +51,12 @@ async def serve(pushing: Pushing, credentials: Credentials, note: Callable[[str]
         pause = min(2 * pause, RETRY_LONGEST)
 
 
-async def _listen(listener: PushListener, pushing: Pushing, credentials: Credentials) -> str:
+async def _listen(
+    listener: PushListener,
+    pushing: Pushing,
+    credentials: Credentials,
+    answered: Callable[[str, int], None] | None,
+) -> str:
     """Listen until the listener of the Instance changes. Returns the problem; empty when there was none."""
     try:
         # Imported only here: the server is an extra, and costs memory.
@@ -61,7 +71,7 @@ async def _listen(listener: PushListener, pushing: Pushing, credentials: Credent
         sockets = open_sockets(listener, credentials.directory)
         credentials.reader()
         reading = read_routes(partial(last_decision, credentials.state), credentials.reader, SLOW_SECONDS)
-        server = make_server(push_app(pushing, credentials, others=reading))
+        server = make_server(push_app(pushing, credentials, others=reading, answered=answered))
         running = asyncio.create_task(server.run_on(sockets))
         moved = asyncio.create_task(pushing.moved.wait())
         try:

@@ -1,4 +1,4 @@
-"""Opens the listening sockets for `serving.py`: a unix socket for containers of this host, and TCP."""
+"""Opens the listening sockets for `serving.py` and `metrics_serving.py`: a unix socket for containers of this host, and TCP."""
 
 import contextlib
 import os
@@ -30,7 +30,7 @@ def open_sockets(listener: PushListener, directory: Path) -> list[socket.socket]
         if listener.socket:
             sockets.append(undo.enter_context(_unix(directory)))
         if listener.tcp is not None:
-            sockets.append(undo.enter_context(_tcp(*listener.tcp)))
+            sockets.append(undo.enter_context(open_tcp("push", *listener.tcp)))
         undo.pop_all()
     return sockets
 
@@ -64,7 +64,8 @@ def _unix(directory: Path) -> socket.socket:
     return made
 
 
-def _tcp(address: str, port: int) -> socket.socket:
+def open_tcp(listener: str, address: str, port: int) -> socket.socket:
+    """A listening TCP socket for the `push` or `metrics` of an Instance. Raises StoreError."""
     made = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -73,7 +74,8 @@ def _tcp(address: str, port: int) -> socket.socket:
         made.setblocking(False)
     except OSError as error:
         made.close()
-        where = f"push listener {address}:{port}"
-        advice = "change push.tcp.listen in the Instance to a free port and an address of this host"
+        where = f"{listener} listener {address}:{port}"
+        field = "push.tcp.listen" if listener == "push" else f"{listener}.listen"
+        advice = f"change {field} in the Instance to a free port and an address of this host"
         raise StoreError(where, error.strerror or str(error), advice) from error
     return made

@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from manifests.values.desired import SECOND
 from providers.facts import ProbeValue
 from reconciler.probes.engine import ProbeEngine
+from reconciler.probes.messages import HTTP, INVALID
 from tests.probes.helpers import MS, PATIENCE, Watch, steady, target
 from tests.probes.servers import Server, answers, never_answers, refused_port
 
@@ -127,6 +129,20 @@ def test_the_engine_sends_heartbeats_without_targets(engine: ProbeEngine) -> Non
         select.select([engine], [], [], 0.1)
         engine.read()
     assert engine.silent() == ""
+
+
+def test_results_and_durations_are_counted_by_kind(watch: Watch, server: Server) -> None:
+    watch.engine.set_targets([target("a", port=server.port), target("b", port=0)])
+    watch.until(lambda facts: len(facts) == 2)
+    await_true(lambda: (watch.engine.read(), watch.engine.stats)[1] is not None and len(watch.engine.stats.kinds) == 2)
+    assert watch.engine.stats is not None
+    kinds = {kind: (results, durations, total) for kind, results, durations, total in watch.engine.stats.kinds}
+    results, durations, total = kinds[HTTP]
+    assert results[0] > 0
+    assert results[1:] == (0, 0, 0)
+    assert sum(durations) == sum(results)
+    assert 0 < total < 60 * SECOND
+    assert kinds[INVALID][0][3] > 0
 
 
 def test_a_killed_child_is_noticed_and_can_be_replaced(watch: Watch, server: Server) -> None:

@@ -12,7 +12,7 @@ from reconciler.core.model.ledger_codec import from_rows
 from reconciler.core.model.ledger_fold import Command, Outcome
 from reconciler.core.model.restart_request import Request
 from reconciler.core.model.step import Step
-from reconciler.shell.store.audit import Event, HoldKey, stored_holds
+from reconciler.shell.store.audit import AuditRow, Event, HoldKey, stored_holds
 from reconciler.shell.store.directory import StoreError
 from reconciler.shell.store.document_changes import apply, changes
 
@@ -83,6 +83,16 @@ class SimMemory:
     def ledger(self) -> Ledger:
         """The stored ledger."""
         return from_rows(self.rows)
+
+    @property
+    def audit_rows(self) -> list[AuditRow]:
+        """The events as the audit has them."""
+        return [
+            AuditRow(
+                event.wall, "", "", "", event.step, event.cause, event.outcome, event.kind, event.object, event.message
+            )
+            for event in self.events
+        ]
 
     def check_space(self) -> None:
         """Raise as the real store does on a full disk."""

@@ -27,6 +27,7 @@ from reconciler.core.model.observed import Observed
 from reconciler.core.model.source_problem import SourceProblem
 from reconciler.core.model.step import Step
 from reconciler.exits import Exit
+from reconciler.metrics.monitoring import Monitoring
 from reconciler.shell.daemon_view import DaemonView
 from reconciler.shell.loop import Loop
 from reconciler.shell.parts import Parts
@@ -127,6 +128,8 @@ class World:
         self.pools = MemoryEndpoints(POOLS, settings, context, self.outside)
         self.zones = MemoryDNS(NAMES, settings, context, self.outside)
         self.life: Life | None = None
+        self.monitored = False
+        self.monitoring: Monitoring | None = None
         self.kill_in = -1
         self.cut = False
         self.points = 0
@@ -297,17 +300,24 @@ class Life:
         clock.base_tasks = 3 if watch else 1
         self.prober = SimProber(world.outside, world.apps)
         self.events.listen(lambda: self.prober.readable)
+        monitoring = Monitoring(clock, textfile=world.monitored)  # with metrics where the world is monitored
+        desired = world.shop.desired()
+        monitoring.history = lambda: world.memory.audit_rows
+        monitoring.begin(desired)
+        world.monitoring = monitoring
+        memory = monitoring.memory(world.memory.handle(self.hook))
         parts = Parts(
-            desired=world.shop.desired(),
+            desired=desired,
             providers=self._providers(plan),
             providers_for=None,
             prober=self.prober,
-            memory=ReadOnlyMemory(world.memory.rows) if plan else world.memory.handle(self.hook),
-            source=None if plan else world.source,
+            memory=ReadOnlyMemory(world.memory.rows) if plan else memory,
+            source=None if plan else monitoring.source(world.source),
             reporter=world.tape,
             clock=clock,
             runner=InlineRunner(),
             view=view,
+            monitor=monitoring,
         )
         world.source.next = None
         self.loop = Loop(parts)

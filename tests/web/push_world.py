@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -114,10 +114,12 @@ class PushWorld:
         return Client(self, generation, self.credentials.token(generation))
 
     @asynccontextmanager
-    async def listening(self, ticking: bool = True, slow: float = 0.0) -> AsyncIterator[None]:
-        """Run the server, and a loop that ticks whenever it is woken. `slow` as for `push_app`."""
+    async def listening(
+        self, ticking: bool = True, slow: float = 0.0, answered: Callable[[str, int], None] | None = None
+    ) -> AsyncIterator[None]:
+        """Run the server, and a loop that ticks whenever it is woken. `slow` and `answered` as for `push_app`."""
         sockets = open_sockets(self.listener, self.credentials.directory)
-        server = make_server(push_app(self.pushing, self.credentials, slow))
+        server = make_server(push_app(self.pushing, self.credentials, slow, answered=answered))
         running = asyncio.create_task(server.run_on(sockets))
 
         async def loop() -> None:

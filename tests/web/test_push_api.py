@@ -317,3 +317,15 @@ async def test_a_state_directory_longer_than_a_socket_path_works(tmp_path):
     await world.look()
     async with world.listening():
         assert (await world.sender().push())[0] == 200
+
+
+async def test_every_answer_is_counted_with_its_event(world):
+    world.create()
+    await world.look()
+    answers: list[tuple[str, int]] = []
+    async with world.listening(answered=lambda event, status: answers.append((event, status))):
+        sender = world.sender()
+        await sender.push("ready")
+        await sender.push("a text", tcp=True)
+        await sender.push("ready", how="none")
+    assert answers == [("ready", 200), ("", 400), ("", 401)]

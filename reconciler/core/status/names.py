@@ -55,7 +55,7 @@ def name_rows(snap: Snapshot, names: Names | None) -> list[dict[str, Any]]:
             "zone": policy.zone,
             "provider": policy.provider,
             "routing": policy.routing.value,
-            "published": None if zone is None else sorted(_at_host(policy, zone, outcome)),
+            "published": None if zone is None else sorted(published_at(policy, zone, outcome)),
         }
         if outcome is not None:
             row |= {
@@ -70,7 +70,7 @@ def name_rows(snap: Snapshot, names: Names | None) -> list[dict[str, Any]]:
     return rows
 
 
-def _at_host(policy: DNSPolicy, zone: ZoneFact, outcome: PolicyOutcome | None) -> frozenset[str]:
+def published_at(policy: DNSPolicy, zone: ZoneFact, outcome: PolicyOutcome | None) -> frozenset[str]:
     """What clients get: the addresses that the host leads to, or else those of the host itself."""
     if outcome is not None and outcome.published is not None:
         return outcome.published

@@ -8,7 +8,7 @@ from providers.actions import CreateContainer, RemoveContainer, StartContainer, 
 from providers.errors import Conflict, Rejected, Unreachable
 from providers.facts import ContainerState, ExitCause, Mark, container_name, mark_labels
 from providers.spi import Context
-from providers.testing.memory import MemorySettings, MemoryWorld
+from providers.testing.memory import ADDRESSES, MemorySettings, MemoryWorld
 from providers.testing.memory_runtime import MemoryRuntime
 
 TEMPLATE = Template(
@@ -76,10 +76,10 @@ def test_the_address_of_a_removed_container_is_reused_at_once(runtime: MemoryRun
 
 
 def test_addresses_run_out_with_an_error(runtime: MemoryRuntime) -> None:
-    for ordinal in range(254):
+    for ordinal in range(len(ADDRESSES)):
         run(runtime, MARK._replace(ordinal=ordinal))
     with pytest.raises(Unreachable, match="in use"):
-        run(runtime, MARK._replace(ordinal=254))
+        run(runtime, MARK._replace(ordinal=len(ADDRESSES)))
 
 
 def test_a_paused_container_keeps_its_generation_and_cannot_be_removed(runtime: MemoryRuntime) -> None:

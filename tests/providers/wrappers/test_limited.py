@@ -397,3 +397,33 @@ def test_long_actions_do_not_keep_looks_waiting(close: Later) -> None:
 def _quietly(runtime: LimitedRuntime, stop: StopContainer) -> None:
     with suppress(ProviderError):
         runtime.perform(stop)
+
+
+def test_every_call_is_reported_with_its_time_and_error():
+    calls: list[tuple[str, str, float, str]] = []
+    world = MemoryWorld()
+    runtime = limited(
+        MemoryRuntime("host-a", MemorySettings(), Context("demo", "/nowhere"), world),
+        Limits(report=lambda *call: calls.append(call)),
+    )
+    pools = limited(
+        MemoryEndpoints("pool", MemorySettings(), Context("demo", "/nowhere"), world),
+        Limits(report=lambda *call: calls.append(call)),
+    )
+    try:
+        runtime.observe()
+        runtime.perform(CREATE)
+        world.break_reads("host-a")
+        with pytest.raises(Unreachable):
+            runtime.observe()
+        pools.perform([SetWeight("pool", "web", Endpoint("10.0.0.1", 80), "x", 100, before=50)])
+    finally:
+        runtime.close()
+        pools.close()
+    assert [(provider, call, error) for provider, call, _, error in calls] == [
+        ("host-a", "observe", ""),
+        ("host-a", "perform", ""),
+        ("host-a", "observe", "Unreachable"),
+        ("pool", "perform", "Gone"),
+    ]
+    assert all(0 <= seconds < 30 for _, _, seconds, _ in calls)

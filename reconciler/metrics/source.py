@@ -1,0 +1,38 @@
+"""A decorator of the source of manifests that knows how the last read ended. Called by the loop, the reads on a thread."""
+
+from manifests.values.desired import Desired
+from reconciler.core.model.source_problem import SourceProblem
+from reconciler.metrics.state import Source as Result
+from reconciler.shell.parts import Source
+
+
+class WatchedSource:
+    """The source `inner`. A read that raises counts as failed."""
+
+    def __init__(self, inner: Source) -> None:
+        self._inner = inner
+        self._raised = False
+
+    @property
+    def result(self) -> Result:
+        """Whether the last read was complete and valid, and whether what it found is in force."""
+        return Result(not self._raised and self._inner.problem() is None, not self._raised and self._inner.same())
+
+    def reread(self) -> tuple[Desired | None, tuple[str, ...]]:
+        """Read the source again."""
+        self._raised = True
+        answer = self._inner.reread()
+        self._raised = False
+        return answer
+
+    def same(self) -> bool:
+        """Whether the last read was complete and equal to the manifests in force."""
+        return self._inner.same()
+
+    def commit(self) -> str:
+        """The commit of the manifests in force; empty outside of git."""
+        return self._inner.commit()
+
+    def problem(self) -> SourceProblem | None:
+        """Why the source cannot be put in force; None while it is valid."""
+        return self._inner.problem()
