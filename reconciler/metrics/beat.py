@@ -42,7 +42,7 @@ async def beat(
             stops = True
             lines.append("STOPPING=1")
         problem = monitoring.pulse.problem()
-        if not problem:
+        if not monitoring.pulse.stuck:
             lines.append("WATCHDOG=1")
         text = problem or ("stopping" if stops else status_text(monitoring.last))
         if text != reported:

@@ -111,6 +111,10 @@ class Monitoring:
                 self._ages = self._ages.follow(tick)
                 self.meter.ticked(tick, self._ages, *(() if self._source is None else (self._source.result,)))
 
+    def failed(self, at: int) -> None:
+        """A tick ended with an unexpected error."""
+        self.pulse.failed(at)
+
     def stored(self, table: str, rows: int = 0) -> None:
         """A write of a table of the store."""
         with self._guarded():

@@ -1,4 +1,7 @@
-"""Whether the loop works: it ticked lately, and it has decided once. Read by the health endpoints and by the watchdog of systemd."""
+"""Whether the loop works: it ticked lately, and it has decided once. Read by the health endpoints and by the watchdog of systemd.
+
+A loop whose ticks fail is not healthy, but it runs: a restart would lose what it knows, and would not end the cause.
+"""
 
 from manifests.values.desired import SECOND
 from reconciler.shell.clock import Clock
@@ -13,14 +16,24 @@ class Pulse:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._last = self._clock.now().steady
+        self._last = self._tried = self._clock.now().steady
         self._ticked = False
         self.ready = False
 
     def ticked(self, tick: Tick) -> None:
         """A tick is over."""
-        self._last, self._ticked = tick.ended, True
+        self._last = self._tried = tick.ended
+        self._ticked = True
         self.ready = self.ready or tick.complete
+
+    def failed(self, at: int) -> None:
+        """A tick failed at this steady instant (ns)."""
+        self._tried = at
+
+    @property
+    def stuck(self) -> bool:
+        """Whether no tick has ended lately, not even with an error."""
+        return self._clock.now().steady - self._tried > LIMIT
 
     def problem(self) -> str:
         """Why the loop does not work; empty when it does. Time before the first tick counts from the start."""

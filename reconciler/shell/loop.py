@@ -162,6 +162,7 @@ class Loop:
                     raise
                 except Exception as error:  # noqa: BLE001  (whatever fails, the next tick may succeed)
                     self.faults.begin(self._failed.hold(error, self.clock.now()))
+                    self.parts.monitor.failed(self.clock.now().steady)
                     await self.clock.sleep_until(self.clock.now().steady + TICK_AGAIN, asyncio.Event())
             await self._drain()
             self.reporting.close()

@@ -39,9 +39,15 @@ class Monitor(Protocol):
     def ticked(self, tick: Tick) -> None:
         """A tick is over."""
 
+    def failed(self, at: int) -> None:
+        """A tick ended with an unexpected error at this steady instant (ns). The daemon stays and tries again."""
+
 
 class NoMonitor:
     """Ignores all ticks: plans and simulations."""
 
     def ticked(self, tick: Tick) -> None:
+        """Do nothing."""
+
+    def failed(self, at: int) -> None:
         """Do nothing."""

@@ -91,8 +91,11 @@ async def test_the_watchdog_is_silent_while_the_loop_does_not_tick(manager):
         await asyncio.sleep(0.2)  # ten beats
         with pytest.raises(BlockingIOError):
             manager.socket.recv(4096)
-        monitoring.ticked(tick_of(1)._replace(ended=clock.now().steady))
+        monitoring.failed(clock.now().steady)
         await manager.until("WATCHDOG=1")
+        assert monitoring.pulse.problem(), "a loop whose ticks fail runs, but is not healthy"
+        monitoring.ticked(tick_of(1)._replace(ended=clock.now().steady))
+        assert not monitoring.pulse.problem()
 
 
 @pytest.mark.parametrize("address", ["", "/nowhere/notify", "@reconciler-test-absent", "vsock:2:9"])
