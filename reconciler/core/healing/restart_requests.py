@@ -291,7 +291,7 @@ def _decide(snap: Snapshot, member: Member, request: Request, ledger: Ledger) ->
         return member._replace(
             fate=Fate.FAILED if often else Fate.RESTARTING, message=f"exited with {code} after the restart{again}"
         )
-    if fact.state in _UP and _since(fact, member.only) <= due(request.at, 0, snap.now):
+    if fact.state in _UP and _since(fact, member.only) < due(request.at, 0, snap.now):
         message = "another container took its place, which has been running since before the request"
         return member._replace(fate=Fate.SKIPPED, message=message)
     if belief.live is ProbeValue.FAIL:
