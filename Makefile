@@ -1,4 +1,4 @@
-# Everything a person or a CI machine does with a checkout. Needs make, git and Python >= 3.11; the rest goes into .venv.
+# Everything that developers and CI do with a checkout. Needs make, git and Python >= 3.11; the rest goes into .venv.
 
 PYTHON ?= python3
 BIN := .venv/bin

@@ -227,7 +227,7 @@ def render(problems: Iterable[Problem]) -> str:
     return "\n".join(problem.render() for problem in problems)
 
 
-def tally(problems: Iterable[Problem]) -> tuple[int, int]:
+def count_problems(problems: Iterable[Problem]) -> tuple[int, int]:
     """How many errors and how many warnings there are."""
     severities = [problem.is_warning for problem in problems]
     return severities.count(False), severities.count(True)
@@ -235,7 +235,7 @@ def tally(problems: Iterable[Problem]) -> tuple[int, int]:
 
 def counted(problems: Iterable[Problem]) -> str:
     """Their numbers in words: `2 errors`, `1 error and 3 warnings`."""
-    errors, warnings = tally(problems)
+    errors, warnings = count_problems(problems)
     parts = [(errors, "error")] if errors or not warnings else []
     parts += [(warnings, "warning")] if warnings else []
     return " and ".join(f"{number} {noun}{'' if number == 1 else 's'}" for number, noun in parts)

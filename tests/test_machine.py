@@ -38,7 +38,7 @@ def after(**changes: object) -> dict:
         ({"Docker_network": {"net-theirs1"}}, ["missing: Docker network bridge"]),
         ({"Docker_network": {"bridge"}}, []),
         ({"Docker_network": {"bridge", "net-theirs1", "net-mine1"}}, ["left: Docker network net-mine1"]),
-        ({"Docker_network": {"bridge", "net-theirs1", "somebody"}}, []),
+        ({"Docker_network": {"bridge", "net-theirs1", "another"}}, []),
         ({"Docker_image": {"reconciler-test/busybox:1"}}, ["missing: Docker image postgres:16"]),
         ({"Docker_image": None}, ["Docker images cannot be listed any more"]),
     ],

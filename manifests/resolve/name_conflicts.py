@@ -129,7 +129,7 @@ def _delegations(
 def belongs_to_cut(kind: str, host: str, cut: str, servers: Sequence[str]) -> bool:
     """Whether a record belongs to the delegation of `cut` to `servers`: its NS and DS, and addresses of its servers (glue).
 
-    Without the addresses of name servers below the cut nobody could find them (RFC 1034 section 4.2.1).
+    Resolvers cannot find name servers below the cut without their addresses (RFC 1034 section 4.2.1).
     """
     return (kind in AT_A_CUT and host == cut) or (kind in GLUE and host in servers)
 

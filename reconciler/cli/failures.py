@@ -56,13 +56,13 @@ def _is(error: Exception, module: str, name: str) -> bool:
 
 def _explain(error: Any) -> tuple[Exit, str, dict[str, Any]]:
     if _is(error, "manifests.problems", "ManifestErrors"):
-        from manifests.problems import counted, tally  # noqa: PLC0415  (imported already: it defines the error)
+        from manifests.problems import count_problems, counted  # noqa: PLC0415  (imported already: it defines the error)
 
         code = Exit.MANUAL if error.empty_tree else Exit.INVALID
         text = f"{counted(error.problems)} in the manifests\n{error}"
         if error.empty_tree:
             text = f"{error}\n{EMPTY_SOURCE}"
-        errors, warnings = tally(error.problems)
+        errors, warnings = count_problems(error.problems)
         problems = [problem.to_dict() for problem in error.problems]
         return code, text, {"errors": errors, "warnings": warnings, "problems": problems}
     if _is(error, "reconciler.tree", "AmbiguousInstance"):

@@ -89,12 +89,12 @@ def _list(problems: Sequence["Problem"], view: View) -> None:
 
 
 def _invalid(error: "ManifestErrors", view: View) -> Exit:
-    from manifests.problems import counted, tally  # noqa: PLC0415  (imported already: it defines the error)
+    from manifests.problems import count_problems, counted  # noqa: PLC0415  (imported already: it defines the error)
 
     code = Exit.MANUAL if error.empty_tree else Exit.INVALID
     problems = error.problems
     if view.json:
-        errors, warnings = tally(problems)
+        errors, warnings = count_problems(problems)
         document = {"exit_code": int(code), "valid": False, "errors": errors, "warnings": warnings}
         view.document({**document, "problems": [problem.to_dict() for problem in problems]})
         return code

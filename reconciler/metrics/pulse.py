@@ -1,4 +1,4 @@
-"""Whether the loop works: it ticked lately, and it has decided once. Read by the health endpoints and by the watchdog of systemd.
+"""Whether the loop works: it ticked recently, and it has decided once. Read by the health endpoints and by the watchdog of systemd.
 
 A loop whose ticks fail is not healthy, but it runs: a restart would lose what it knows, and would not end the cause.
 """
@@ -32,7 +32,7 @@ class Pulse:
 
     @property
     def stuck(self) -> bool:
-        """Whether no tick has ended lately, not even with an error."""
+        """Whether no tick has ended recently, not even with an error."""
         return self._clock.now().steady - self._tried > LIMIT
 
     def problem(self) -> str:

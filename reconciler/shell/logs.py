@@ -1,4 +1,4 @@
-"""Logging of the whole program: to standard error, as text for people or as one JSON object per line, or to systemd's journal.
+"""Logging of the whole program: to standard error, as text for operators or as one JSON object per line, or to systemd's journal.
 
 A record about a change has the fields of `FIELDS`. Text does not repeat them, because its message says the same; JSON and the journal
 have them, with the context of the tick (`log_context.py`). The journal is used for text when standard error is connected to it.

@@ -1,4 +1,4 @@
-"""What the loop tells at the end of every tick, for metrics and for the program's own health.
+"""What the loop reports at the end of every tick, for metrics and for the program's own health.
 
 `Parts` holds a `Monitor`; `reconciler/metrics/monitoring.py` implements it. A monitor must neither block nor raise: it keeps the
 immutable record, and does the work when a scrape asks for it.

@@ -30,7 +30,7 @@ class AttemptedRevision(Protocol):
 
     @property
     def since_wall(self) -> int:
-        """Since when (wall ns) the source is like this."""
+        """Since when (wall ns) the source has had this problem."""
 
 
 class Keeper(Protocol):

@@ -178,7 +178,7 @@ def unnamed() -> list[str]:
 
 
 @pytest.mark.server("setpriv")
-def test_a_user_without_a_home_can_plan_and_is_told_where_state_may_be(sleeper, unnamed):
+def test_a_user_without_a_home_can_plan_and_is_reported_where_state_may_be(sleeper, unnamed):
     with tempfile.TemporaryDirectory() as base:
         tree, state = Path(base, "manifests"), Path(base, "state")
         shutil.copytree(sleeper.tree, tree)

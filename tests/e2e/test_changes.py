@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.server("dockerd"), pytest.mark.server("haproxy"), pyte
 
 @pytest.fixture
 def changes(shared: Path) -> Iterator[Changes]:
-    """Two replicas that nobody has started yet, and the servers in front of them."""
+    """Two replicas that are not started yet, and the servers in front of them."""
     world = Changes(engine_with_versions(shared))
     try:
         world.start_servers()

@@ -188,7 +188,7 @@ def explained(machine: Machine, number: int) -> dict:
 
 
 @pytest.mark.server("dockerd")
-def test_ends_that_the_engine_repairs_are_told_as_what_they_were(docker: Machine) -> None:
+def test_ends_that_the_engine_repairs_are_reported_as_what_they_were(docker: Machine) -> None:
     docker.once()
     first, second = docker.names()
     docker.watch()

@@ -76,7 +76,7 @@ STORIES = {
 
 
 @dataclass
-class Told:
+class Result:
     """A world after its story."""
 
     watch: Serving
@@ -86,7 +86,7 @@ class Told:
     created: list[str]
 
 
-def told(one: Story, kill: int = -1, cut: bool = False, forgotten: bool = False) -> Told:
+def play(one: Story, kill: int = -1, cut: bool = False, forgotten: bool = False) -> Result:
     """Let a world serve, change it, and let it come to rest.
 
     Args:
@@ -115,7 +115,7 @@ def told(one: Story, kill: int = -1, cut: bool = False, forgotten: bool = False)
         world.run(300 * SECOND)
         assert kill < 0 or world.lives == 2
         done = [write.action for write in world.traffic.writes[writes:] if write.effective]
-        return Told(
+        return Result(
             watch,
             (world.weights(), world.published(), world.running()),
             sorted(world.memory.ledger().specs),
@@ -127,8 +127,8 @@ def told(one: Story, kill: int = -1, cut: bool = False, forgotten: bool = False)
 
 
 @cache
-def undisturbed(name: str) -> Told:
-    return told(STORIES[name])
+def undisturbed(name: str) -> Result:
+    return play(STORIES[name])
 
 
 @pytest.mark.parametrize("cut", [False, True], ids=["kill", "power cut"])
@@ -137,7 +137,7 @@ def test_a_kill_at_any_point_of_a_change_takes_nothing_that_serves(name: str, cu
     one, wanted = STORIES[name], undisturbed(name)
     assert not wanted.watch.broken, report(one.change, one.version, wanted.watch)
     for point in range(STRIDE // 2 if cut else 0, wanted.points, STRIDE):
-        found = told(one, point, cut)
+        found = play(one, point, cut)
         seen = f"killed at point {point}{', with the power' if cut else ''}\n"
         assert not found.watch.broken, seen + report(one.change, one.version, found.watch)
         assert (found.end, found.specs) == (wanted.end, wanted.specs), seen + report(
@@ -153,6 +153,6 @@ NEW_REVISIONS = ("rolling", "activate", "canary", "a release that never answers"
 @pytest.mark.parametrize("name", NEW_REVISIONS)
 def test_with_the_ledger_of_an_earlier_version_a_release_takes_nothing(name: str) -> None:
     one = STORIES[name]
-    found = told(one, forgotten=True)
+    found = play(one, forgotten=True)
     assert not found.watch.broken, report(one.change, one.version, found.watch)
     assert found.end == undisturbed(name).end

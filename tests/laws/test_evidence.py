@@ -114,7 +114,7 @@ def test_an_end_that_nothing_repairs_is_kept(world):
     assert kept["end"]["exit_code"] == 4
 
 
-def test_an_end_while_the_program_was_down_is_told_by_the_next_one():
+def test_an_end_while_the_program_was_down_is_reported_by_the_next_one():
     world = engine_like()
     world.kill()
     world.runtime.exit(WEB.format(2), 5)

@@ -57,7 +57,7 @@ class Story:
         )
         self.world = World(Shop((spec,), guard=choose([LOOSE, Shop().guard]), look_pools=choose([1, 15]) * SECOND))
         self.truth = Truth(self.world)
-        self.told: list[str] = []
+        self.incidents: list[str] = []
 
     @property
     def spec(self) -> Spec:
@@ -72,7 +72,7 @@ class Story:
         self.truth.run(60)
         for number in range(INCIDENTS):
             name, incident = self.random.choice(INCIDENTS_BY_NAME)
-            self.told.append(f"{self.truth.wall // SECOND}: {name}")
+            self.incidents.append(f"{self.truth.wall // SECOND}: {name}")
             incident(self)
             self.truth.incident(foreign=name in {"another_writer", "record_removed"})
             self.truth.run(self.random.choice([1, 3, 8, 20, 45]))
@@ -207,14 +207,14 @@ INCIDENTS_BY_NAME: list[tuple[str, Callable[[Story], None]]] = [
 
 @pytest.mark.parametrize("shard", range(12))
 def test_every_event_hold_and_status_line_is_true(shard: int) -> None:
-    told = []
+    compared = []
     for seed in SEEDS[shard::12]:
         story = Story(seed)
         try:
             story.play()
         finally:
             story.world.close()
-        told.append(story.truth.told)
-        assert not story.truth.lies, "\n".join([f"seed {seed}", *story.told, *story.truth.lies[:10]])
-    assert min(told) > 0, "a story without a compared line compares nothing"
-    assert sum(told) > 10 * len(told)
+        compared.append(story.truth.compared)
+        assert not story.truth.lies, "\n".join([f"seed {seed}", *story.incidents, *story.truth.lies[:10]])
+    assert min(compared) > 0, "a story without a compared line compares nothing"
+    assert sum(compared) > 10 * len(compared)

@@ -73,7 +73,7 @@ class Truth:
     def __init__(self, world: World) -> None:
         self.world = world
         self.lies: list[str] = []
-        self.told = 0
+        self.compared = 0
         self.history: list[Moment] = []
         self.acts: list[tuple[int, Action, str]] = []
         """(wall, action, cause) of every write."""
@@ -157,7 +157,7 @@ class Truth:
 
     def event(self, event: Event) -> None:
         """Check one event."""
-        self.told += 1
+        self.compared += 1
         match event.kind:
             case "verdict":
                 self._verdict(event)
@@ -377,7 +377,7 @@ class Truth:
 
     def _held_now(self, hold: dict[str, Any]) -> None:
         """A hold in an undisturbed world: what it holds is due, and its numbers are those of the world."""
-        self.told += 1
+        self.compared += 1
         containers, ledger = self.world.containers(), self.world.memory.ledger()
         [spec] = self.world.shop.specs
         name = hold["action"].rpartition(" ")[2]
@@ -412,7 +412,7 @@ class Truth:
         item = self.world.containers().get(name)
         if item is None:
             return self.lie("a replica that does not exist", replica)
-        self.told += 1
+        self.compared += 1
         if replica["runtime"] != item.state.value:
             self.lie(f"{name} is {item.state.value}", replica)
         up = item.state is ContainerState.RUNNING
@@ -441,7 +441,7 @@ class Truth:
         return None
 
     def _workload(self, spec: Spec, workload: dict[str, Any], moment: Moment) -> None:
-        self.told += 1
+        self.compared += 1
         if any(
             probe and probe["verdict"] == "unknown" for row in workload["replicas"] for probe in row["probes"].values()
         ):

@@ -67,7 +67,7 @@ class Daemon:
         if not self.answer:
             self.open.append(connection.dup())
             return
-        text = b'{"message": "as told"}'
+        text = b'{"message": "as reported"}'
         connection.sendall(b"HTTP/1.1 %d X\r\nContent-Length: %d\r\n\r\n%s" % (self.status, len(text), text))
 
     def next(self) -> dict:
@@ -153,7 +153,7 @@ def test_a_push_carries_the_requests_in_flight(daemon, start):
 def test_a_refused_push_exits_with_1_and_the_reason(daemon, start):
     daemon.status = 409
     done = start("ready")
-    assert "refused with 409: as told" in done.communicate(timeout=PATIENCE)[1]
+    assert "refused with 409: as reported" in done.communicate(timeout=PATIENCE)[1]
     assert done.returncode == 1
 
 

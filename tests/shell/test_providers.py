@@ -18,7 +18,7 @@ class Pulling(MemoryRuntime):
 
 class Broken(MemoryRuntime):
     def progress(self) -> tuple[str, ...]:
-        raise RuntimeError("nobody knows")
+        raise RuntimeError("unexpected")
 
 
 def test_each_progress_text_has_its_providers_name_through_decorators() -> None:

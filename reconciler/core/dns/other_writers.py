@@ -58,7 +58,7 @@ def follow(
         elif known.asked != asked:
             after[name] = known._replace(asked=asked, confirmed=False)
     if len(after) == MOST:
-        # Sets that nobody else has changed make room for those that are written next.
+        # Sets that no other writer has changed make room for those that are written next.
         after = {name: row for name, row in after.items() if row.reversals or not row.confirmed}
     return rows if after == rows else after
 

@@ -45,7 +45,7 @@ class By(StrEnum):
     PUSH = "push"
     OBSERVER = "observer"
     BOTH = "push and observer"
-    UNDECIDED = "nobody"
+    UNDECIDED = "undecided"
     """No source can decide, so nothing changes."""
 
 

@@ -26,7 +26,7 @@ class SourceProblem:
         cause: the first problem, in one line, with its file and line.
         count: how many problems there are.
         in_force: the revision that stays in force, as operators see it.
-        since: steady instant (ns) since which the source is like this; since_wall the same by the wall clock.
+        since: steady instant (ns) since which the source has had this problem; since_wall the same by the wall clock.
     """
 
     revision: str

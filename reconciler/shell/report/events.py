@@ -50,10 +50,10 @@ class Pending:
 
     @property
     def steps(self) -> list[Step]:
-        """The steps whose outcomes it tells."""
+        """The steps whose outcomes its event reports."""
         return [step for step, _ in self.reaction.begun]
 
-    def told(self, outcomes: Mapping[int, Outcome]) -> Event:
+    def with_outcomes(self, outcomes: Mapping[int, Outcome]) -> Event:
         """The event with what followed, as far as it is known: outcomes by `id(step)`."""
         return self.event._replace(outcome=self.reaction.text(outcomes))
 
@@ -80,7 +80,7 @@ def changes(before: LastReport, decision: Decision, now: Now) -> tuple[LastRepor
         probes, grants = before.probes, before.grants
     elif probes is not before.probes:
         pending = _verdicts(before, decision, now)
-        events += [verdict.told({}) for verdict in pending if not verdict.steps]
+        events += [verdict.with_outcomes({}) for verdict in pending if not verdict.steps]
     requests = decision.ledger.requests
     if requests is not before.requests:
         events += _requests(before.requests, requests, now)

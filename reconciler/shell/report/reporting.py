@@ -106,7 +106,7 @@ class Reporting:
     @property
     def queued(self) -> bool:
         """Whether `flush` has something to store. It then waits for the disk, for the ledger as well."""
-        return bool(self._decisions or self._done or self._events or self._told())
+        return bool(self._decisions or self._done or self._events or self._ready())
 
     async def after_calls(self, under_way: Collection[asyncio.Task[None]], wake: Wake) -> None:
         """Report everything in the queue as soon as no call is under way or PATIENCE is over.
@@ -126,7 +126,7 @@ class Reporting:
                     return
         self.flush()
 
-    def _told(self) -> list[Pending]:
+    def _ready(self) -> list[Pending]:
         """The pending events whose calls have all ended, and those that have waited for long enough."""
         return [
             pending
@@ -134,12 +134,12 @@ class Reporting:
             if pending.event.wall <= self._latest - LONGEST or all(id(step) in self._outcomes for step in pending.steps)
         ]
 
-    def _tell(self) -> None:
-        """Queue the pending events that can be told, and forget outcomes that no other one needs."""
-        told = self._told()
+    def _end_pending(self) -> None:
+        """Queue the pending events that can be reported, and forget outcomes that no other one needs."""
+        ready = self._ready()
         outcomes = {key: outcome for key, (_, outcome) in self._outcomes.items()}
-        self._events += [pending.told(outcomes) for pending in told]
-        self._pending = [pending for pending in self._pending if not any(pending is other for other in told)]
+        self._events += [pending.with_outcomes(outcomes) for pending in ready]
+        self._pending = [pending for pending in self._pending if not any(pending is other for other in ready)]
         needed = {id(step) for pending in self._pending for step in pending.steps}
         self._outcomes = {key: pair for key, pair in self._outcomes.items() if key in needed}
 
@@ -165,7 +165,9 @@ class Reporting:
             if acts:
                 self._pending += pending
             else:
-                events += [verdict.told({id(step): _not_begun(step) for step in verdict.steps}) for verdict in pending]
+                events += [
+                    verdict.with_outcomes({id(step): _not_begun(step) for step in verdict.steps}) for verdict in pending
+                ]
             for event in events:
                 if event.kind in ADOPTION:
                     self._reporter.note(event.message)
@@ -173,7 +175,7 @@ class Reporting:
                 self._append()
                 self._revision = desired.revision
             self._events += events
-        self._tell()
+        self._end_pending()
         self._append()
         for number, (decision, desired, now, since, _, view) in enumerate(self._decisions, start=1):
             self._reporter.decided(decision, now)

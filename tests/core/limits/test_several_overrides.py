@@ -66,8 +66,8 @@ def test_two_ends_are_waited_for_until_the_last_one():
 def test_holds_of_one_rule_are_an_event_each_and_are_released_together():
     made = decision(workload_web=ENDS, spec=Spec(suspend=True))
     last, events, _ = changes(LastReport(), made, NOW)
-    told = [event.message for event in events if event.kind == "held" and event.object == "workload/web/0"]
-    assert len(told) == 2
+    reported = [event.message for event in events if event.kind == "held" and event.object == "workload/web/0"]
+    assert len(reported) == 2
     _, events, _ = changes(last, decision(spec=Spec(suspend=True)), NOW)
     assert [event.kind for event in events if event.kind in {"held", "released"}] == []
 

@@ -95,7 +95,7 @@ def test_our_stops_and_the_hosts_restarts_are_no_ends(scene: Scene, cause: ExitC
     assert look(scene) == (), "the same end, of which the runtime has forgotten whose it was"
 
 
-def test_a_restart_by_another_program_is_told_as_one(scene: Scene) -> None:
+def test_a_restart_by_another_program_is_reported_as_one(scene: Scene) -> None:
     scene.change(1, again(scene.facts[1], restarts=0))
     (end,) = look(scene)
     assert end.again == "started again, not by reconcile"
@@ -115,7 +115,7 @@ def test_a_container_that_the_runtime_is_restarting_has_ended(scene: Scene) -> N
     assert look(scene) == ()
 
 
-def test_a_killed_child_is_told_while_the_container_runs_on(scene: Scene) -> None:
+def test_a_killed_child_is_reported_while_the_container_runs_on(scene: Scene) -> None:
     fact = replace(scene.facts[1], oom_at=AT)
     scene.change(1, fact)
     (end,) = look(scene)
@@ -129,7 +129,7 @@ def test_a_killed_child_is_told_while_the_container_runs_on(scene: Scene) -> Non
 
 
 def test_earlier_ends_of_running_containers_are_history() -> None:
-    """A lost ledger, or one of an earlier version: nobody knows what was reported."""
+    """A lost ledger, or one of an earlier version: what was reported is not known."""
     scene = Scene(WEB)
     scene.change(1, again(scene.facts[1]))
     assert look(scene) == ()

@@ -14,25 +14,25 @@ from tests.sim.manifest import Spec, workload
 SMALL = workload(Spec()).template
 
 
-def told(before: Template, after: Template) -> list[tuple[str, str, str]]:
+def reported(before: Template, after: Template) -> list[tuple[str, str, str]]:
     return [tuple(change) for change in template_changes.changes(before, after)]
 
 
 def test_equal_templates_have_no_changes():
-    assert told(FULL, FULL) == told(SMALL, SMALL) == []
+    assert reported(FULL, FULL) == reported(SMALL, SMALL) == []
 
 
-def test_a_variable_is_told_with_both_values():
+def test_a_variable_is_reported_with_both_values():
     main = replace(SMALL.container, env=(("LEVEL", "info"), ("MODE", "a")))
     after = replace(SMALL, container=replace(main, env=(("LEVEL", "debug"), ("NEW", "1"))))
-    assert told(replace(SMALL, container=main), after) == [
+    assert reported(replace(SMALL, container=main), after) == [
         ("containers[main].env[LEVEL]", "info", "debug"),
         ("containers[main].env[MODE]", "a", "(none)"),
         ("containers[main].env[NEW]", "(none)", "1"),
     ]
 
 
-def test_a_command_a_port_and_a_period_are_told_under_their_names():
+def test_a_command_a_port_and_a_period_are_reported_under_their_names():
     main = SMALL.container
     after = replace(
         main,
@@ -40,7 +40,7 @@ def test_a_command_a_port_and_a_period_are_told_under_their_names():
         ports=(replace(main.ports[0], number=9090),),
         liveness=replace(main.liveness, period=7 * SECOND),
     )
-    assert told(SMALL, replace(SMALL, container=after, grace=9 * SECOND)) == [
+    assert reported(SMALL, replace(SMALL, container=after, grace=9 * SECOND)) == [
         ("containers[main].command", '["serve", "v1"]', '["serve", "v2"]'),
         ("containers[main].livenessProbe.period", "5s", "7s"),
         ("containers[main].ports[http].containerPort", "8080", "9090"),
@@ -48,15 +48,15 @@ def test_a_command_a_port_and_a_period_are_told_under_their_names():
     ]
 
 
-def test_a_secret_is_only_told_to_have_changed():
+def test_a_secret_is_only_reported_to_have_changed():
     def with_secret(env: str) -> Template:
         engine = replace(SMALL.container.engine, secret_env=(("TOKEN", SecretSource(env=env)),))
         return replace(SMALL, container=replace(SMALL.container, engine=engine))
 
-    changes = told(with_secret("ONE"), with_secret("TWO"))
+    changes = reported(with_secret("ONE"), with_secret("TWO"))
     assert changes == [("containers[main].env[TOKEN]", "(secret)", "another (secret)")]
     plain = replace(SMALL, container=replace(SMALL.container, env=(("TOKEN", "open"),)))
-    assert told(plain, with_secret("ONE")) == [("containers[main].env[TOKEN]", "open", "(secret)")]
+    assert reported(plain, with_secret("ONE")) == [("containers[main].env[TOKEN]", "open", "(secret)")]
 
 
 @pytest.mark.parametrize("template", [FULL, SMALL, replace(FULL, sidecars=())])

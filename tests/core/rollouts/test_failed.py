@@ -48,7 +48,7 @@ def many(here: World, kind: type, image: str = "v2") -> int:
     return sum(isinstance(step.action, kind) and revision(image)[:8] in step.action.name for step in here.tape.steps)
 
 
-def told(here: World, image: str = "v2") -> dict:
+def reported(here: World, image: str = "v2") -> dict:
     last = here.tape.last
     revisions = rows(last.status, last.holds, here.clock.now())["revisions"]
     return next(row for row in revisions if row["revision"] == revision(image))
@@ -60,9 +60,9 @@ def test_a_replica_that_cannot_be_started_leaves_its_reason_and_is_removed(world
     here.runtime.refuse_starts(REFUSED)
     here.push(shop_of("v2"))
     here.run(60 * SECOND)
-    assert (told(here)["status"], REFUSED in told(here)["why"]) == ("scheduled", True)
+    assert (reported(here)["status"], REFUSED in reported(here)["why"]) == ("scheduled", True)
     here.run(GRACE + 240 * SECOND)
-    assert (told(here)["status"], REFUSED in told(here)["why"]) == ("failed", True)
+    assert (reported(here)["status"], REFUSED in reported(here)["why"]) == ("failed", True)
     assert containers_of(here, "v2") == []
     made = many(here, CreateContainer)
     assert made == (1 if shop_of is rolling else 3)
@@ -88,7 +88,7 @@ def test_a_replica_that_cannot_be_created_fails_only_its_revision(world):
     here.faults[NODE] = Always(Fault.REJECTED)
     here.push(activated("v2"))
     here.run(GRACE + 240 * SECOND)
-    assert (told(here)["status"], "could not be created" in told(here)["why"]) == ("failed", True)
+    assert (reported(here)["status"], "could not be created" in reported(here)["why"]) == ("failed", True)
     assert up(here, "v1") == 3
     count = many(here, CreateContainer)
     here.run(1800 * SECOND)
@@ -101,7 +101,7 @@ def test_a_create_that_fails_is_no_verdict_on_a_rolling_rollout(world, fault):
     here.faults[NODE] = Always(fault)
     here.push(rolling("v2"))
     here.run(1200 * SECOND)
-    assert (told(here)["status"], "could not be created" in told(here)["why"]) == ("scheduled", True)
+    assert (reported(here)["status"], "could not be created" in reported(here)["why"]) == ("scheduled", True)
     assert any(hold.rule is Rule.PROGRESS for hold in here.tape.last.holds)
     del here.faults[NODE]
     here.run(900 * SECOND)
@@ -124,7 +124,7 @@ def test_a_rolling_rollout_that_keeps_exiting_goes_with_its_evidence(world):
     here.apps.crash_after[names_of("v2")[0]] = SECOND
     here.push(rolling("v2"))
     here.run(900 * SECOND)
-    assert (told(here)["status"], "in a row" in told(here)["why"]) == ("failed", True)
+    assert (reported(here)["status"], "in a row" in reported(here)["why"]) == ("failed", True)
     assert containers_of(here, "v2") == []
     assert here.memory.evidence[-1][1]["cause"] == "RevisionFailed"
     starts = many(here, StartContainer)
@@ -238,7 +238,7 @@ def test_a_host_that_was_down_longer_than_the_deadline_fails_no_rollout(world):
         here.start_by_hand(name)
     here.runtime.refuse_starts(REFUSED)
     here.run(60 * SECOND)
-    assert (standing(here, "v2"), REFUSED in told(here)["why"]) == (Standing.SCHEDULED, True)
+    assert (standing(here, "v2"), REFUSED in reported(here)["why"]) == (Standing.SCHEDULED, True)
     assert containers_of(here, "v2") == names_of("v2")
     here.run(300 * SECOND)
     assert standing(here, "v2") is Standing.FAILED, "it had its time, with the host up"

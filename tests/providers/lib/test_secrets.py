@@ -70,7 +70,7 @@ def test_what_is_not_there_is_said_with_the_next_step(tmp_path: Path, monkeypatc
     assert "is empty" in refused(SecretRef(env="EDGE_SECRET"))
 
 
-def test_a_file_that_everybody_may_read_is_refused(file: Path) -> None:
+def test_a_file_that_all_users_may_read_is_refused(file: Path) -> None:
     file.chmod(0o644)
     assert f"chmod o-rwx {file}" in refused(SecretRef(file=str(file)))
 

@@ -74,7 +74,7 @@ class Journal:
 
 
 class Bench:
-    """An `Applier` over endpoints in memory, and what it told."""
+    """An `Applier` over endpoints in memory, and what it reported."""
 
     def __init__(self, *providers: EndpointProvider) -> None:
         clock = VirtualClock()
@@ -225,17 +225,17 @@ def test_of_steps_that_go_alone_a_pool_gains_before_it_loses(fault: Fault):
     """A cut that follows another step waits for the raises before it. It also goes when the raise fails."""
     edge = Pools("edge", MemoryWorld())
     edge.perform([put(2).action])
-    told: list[str] = []
+    reported: list[str] = []
 
     def script(call: Call) -> Fault:
         if isinstance(call.action, SetWeight):
-            told.append(call.action.name)
-        return fault if told and told[-1] == "web-1" else Fault.NONE
+            reported.append(call.action.name)
+        return fault if reported and reported[-1] == "web-1" else Fault.NONE
 
     bench = Bench(faulty(edge, script))
     steps = [put(8, pool="api"), put(1, 20, follows=("weight 8",)), put(2, 0, before=10, follows=("weight 8",))]
     assert bench.apply(*steps) == [DONE, DONE if fault is Fault.NONE else REJECTED, DONE]
-    assert told == ["web-8", "web-1", "web-2"]
+    assert reported == ["web-8", "web-1", "web-2"]
 
 
 def test_what_goes_wrong_with_one_step_is_that_steps_outcome():

@@ -34,12 +34,12 @@ class Cabinet:
     def __init__(self, full: bool = False) -> None:
         self.full = full
         self.kept: dict[int, dict] = {}
-        self.told: list[Event] = []
+        self.reported: list[Event] = []
 
-    def put_evidence(self, told: Event, value: str) -> int:
+    def put_evidence(self, reported: Event, value: str) -> int:
         if self.full:
             raise StoreError("state.db", "no space left", "make room")
-        self.told.append(told)
+        self.reported.append(reported)
         self.kept[len(self.kept) + 1] = json.loads(value)
         return len(self.kept)
 
@@ -97,7 +97,7 @@ def test_a_log_that_does_not_come_is_left_out_and_that_is_said(log, hangs, said)
     [kept] = cabinet.kept.values()
     assert said in kept["log_missing"]
     assert kept["probes"]["liveness"]["detail"] == "HTTP 503"
-    assert said in cabinet.told[0].message
+    assert said in cabinet.reported[0].message
 
 
 def test_a_full_disk_does_not_stop_the_step_here():

@@ -45,7 +45,7 @@ def reaction(scene: Scene, number: int = 0, probe: str = "readiness", spec: Spec
     return Followed(decision, {}).reaction(fact, probe, getattr(scene.probes[fact.generation], probe).value), decision
 
 
-def test_a_call_that_failed_is_not_told_as_done() -> None:
+def test_a_call_that_failed_is_not_reported_as_done() -> None:
     said, decision = reaction(unready(0))
     outcomes = {
         id(step): Outcome(step.id, OutcomeKind.FAILED, "connection refused")
@@ -68,11 +68,11 @@ def test_a_call_that_failed_is_not_told_as_done() -> None:
 )
 def test_without_a_call_that_was_done_nothing_was_acted_on(kind: OutcomeKind, words: str) -> None:
     said, decision = reaction(unready(0))
-    told = said.text({id(step): Outcome(step.id, kind, "stopping") for step in decision.steps})
-    assert told.startswith(f"not acted on: weight 0 in {POOLS}/web: {words}")
+    reported = said.text({id(step): Outcome(step.id, kind, "stopping") for step in decision.steps})
+    assert reported.startswith(f"not acted on: weight 0 in {POOLS}/web: {words}")
 
 
-def test_a_call_without_an_outcome_is_told_as_begun() -> None:
+def test_a_call_without_an_outcome_is_reported_as_begun() -> None:
     said, _ = reaction(unready(0))
     assert said.text({}).startswith(f"not acted on: weight 0 in {POOLS}/web: begun, not confirmed yet")
 
@@ -94,12 +94,12 @@ def test_a_failed_readiness_takes_weight_and_address() -> None:
     assert said == f"acted on: weight 0 in {POOLS}/web, address withdrawn from {HOST}"
 
 
-def test_a_name_alone_is_told_too() -> None:
+def test_a_name_alone_is_reported_too() -> None:
     spec = replace(WEB, pools=())
     assert text(unready(0, spec=spec), spec=spec) == f"acted on: address withdrawn from {HOST}"
 
 
-def test_a_weight_that_a_floor_keeps_is_told_with_its_rule() -> None:
+def test_a_weight_that_a_floor_keeps_is_reported_with_its_rule() -> None:
     said = text(unready(0, 1, 2))
     assert f"Panic keeps its weight in {POOLS}/web" in said
     assert "nothing" not in said
@@ -119,7 +119,7 @@ def test_a_pool_that_cannot_be_read_is_named() -> None:
     assert f"pool {POOLS}/web cannot be read" in text(scene)
 
 
-def test_a_failure_on_which_nothing_depends_is_told_so() -> None:
+def test_a_failure_on_which_nothing_depends_is_reported_so() -> None:
     spec = replace(WEB, pools=(), publish=None)
     assert text(unready(0, spec=spec), spec=spec) == NOTHING
 
@@ -133,7 +133,7 @@ def test_a_held_restart_names_its_rule_and_what_was_done_all_the_same() -> None:
     assert said.endswith(f"; restart {scene.facts[0].name} is held by Suspended")
 
 
-def test_a_granted_restart_is_told_with_the_weight() -> None:
+def test_a_granted_restart_is_reported_with_the_weight() -> None:
     scene = Scene(WEB)
     scene.sick(0, "liveness")
     said = text(scene, probe="liveness")
@@ -141,7 +141,7 @@ def test_a_granted_restart_is_told_with_the_weight() -> None:
     assert f"weight 0 in {POOLS}/web" in said
 
 
-def test_a_suspended_service_is_told() -> None:
+def test_a_suspended_service_is_reported() -> None:
     scene = unready(0)
     scene.ledger = replace(scene.ledger, suspensions={"service/web": Suspension("ada", "looking at it", 0)})
     said = text(scene)

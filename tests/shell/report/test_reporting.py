@@ -192,7 +192,7 @@ def verdicts(recorder: Recorder) -> list[str]:
     return [event.outcome for event in recorder.events if event.kind == "verdict"]
 
 
-def test_a_verdict_is_told_when_its_calls_have_ended(recorder: Recorder) -> None:
+def test_a_verdict_is_reported_when_its_calls_have_ended(recorder: Recorder) -> None:
     reporting, (decision, desired) = Reporting(recorder, recorder), failing()
     reporting.decided(decision, desired, SCENE_NOW)
     reporting.flush()
@@ -206,7 +206,7 @@ def test_a_verdict_is_told_when_its_calls_have_ended(recorder: Recorder) -> None
     assert len(verdicts(recorder)) == 1
 
 
-def test_the_outcome_of_a_later_try_does_not_change_what_is_told(recorder: Recorder) -> None:
+def test_the_outcome_of_a_later_try_does_not_change_what_is_reported(recorder: Recorder) -> None:
     reporting, (decision, desired) = Reporting(recorder, recorder), failing()
     again = tuple(replace(step) for step in decision.steps)
     reporting.decided(decision, desired, SCENE_NOW)
@@ -230,7 +230,7 @@ def test_a_call_that_hangs_holds_an_event_for_a_while_only(recorder: Recorder) -
     assert "begun, not confirmed yet" in said
 
 
-def test_steps_of_a_run_that_ends_are_told_as_not_done(recorder: Recorder) -> None:
+def test_steps_of_a_run_that_ends_are_reported_as_not_done(recorder: Recorder) -> None:
     reporting, (decision, desired) = Reporting(recorder, recorder), failing()
     reporting.decided(decision, desired, SCENE_NOW, acts=False)
     reporting.flush()

@@ -28,7 +28,7 @@ class Table:
         return Counter(of.object for of in self.rows.values())
 
 
-def test_one_flapper_takes_nobody_elses_history():
+def test_one_flapper_takes_no_history_of_other_objects():
     table = Table(kept=100, slack=10)
     for number in range(9):
         for _ in range(10):

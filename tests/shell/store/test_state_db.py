@@ -281,7 +281,7 @@ def test_a_later_process_goes_on_with_the_stored_decision(state, clock):
     db.close()
 
 
-def test_changes_that_do_not_fit_the_decision_are_told_and_replaced(state, clock):
+def test_changes_that_do_not_fit_the_decision_are_reported_and_replaced(state, clock):
     with Store.open(state, clock) as store:
         store.put_decision(decision(3))
     with sqlite3.connect(state / "state.db") as db:

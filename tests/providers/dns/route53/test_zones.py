@@ -167,12 +167,12 @@ def test_two_zones_of_one_name_are_refused_until_one_is_named(cloud: Cloud, zone
     with pytest.raises(Rejected, match="no private hosted zone"):
         cloud.provider(visibility="private").observe([zone])
     with pytest.raises(Rejected, match="no public hosted zone of this name"):
-        cloud.provider().observe(["nobody.test."])
+        cloud.provider().observe(["absent.test."])
 
 
 def test_check_names_what_is_missing_and_changes_nothing(cloud: Cloud, zone: str, names: Route53Zones) -> None:
     assert names.check([zone]) == ()
-    assert "no public hosted zone" in names.check(["nobody.test."])[0]
+    assert "no public hosted zone" in names.check(["absent.test."])[0]
     cloud.door.fail["list_resource_record_sets"] = refusal("AccessDenied", status=403)
     assert "allow route53:ListResourceRecordSets" in names.check([zone])[0]
     assert "change_resource_record_sets" not in cloud.door.calls

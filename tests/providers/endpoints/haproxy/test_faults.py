@@ -150,7 +150,7 @@ def test_a_write_that_reads_back_as_before_is_an_unknown_outcome(fake: Make) -> 
 
 
 @pytest.mark.parametrize(
-    ("row", "told"),
+    ("row", "reported"),
     [
         (b"web2 192.0.2.2 2 0 10 0 ", {1: 20, 2: 10}),
         (b"web2 192.0.2.2 2 0 11 0 ", {1: 20, 2: 11}),
@@ -159,7 +159,7 @@ def test_a_write_that_reads_back_as_before_is_an_unknown_outcome(fake: Make) -> 
     ],
 )
 def test_pools_after_a_write_are_as_read_back_with_changes_of_others(
-    fake: Make, row: bytes, told: dict[int, int] | None
+    fake: Make, row: bytes, reported: dict[int, int] | None
 ) -> None:
     second = STATE + STATE.splitlines()[2].replace(b"web1 192.0.2.1", b"web2 192.0.2.2") + b"\n"
     state = [second, second.replace(b"web1 192.0.2.1 2 0 10", b"web1 192.0.2.1 2 0 20")]
@@ -173,7 +173,7 @@ def test_pools_after_a_write_are_as_read_back_with_changes_of_others(
     assert performed.errors == (None,)
     found = [{int(member.endpoint.address[-1]): member.weight for member in fact.members} for fact in performed.pools]
     # A member without weight may have sessions, which a write does not count: another look tells.
-    assert found == ([] if told is None else [told])
+    assert found == ([] if reported is None else [reported])
 
 
 def test_a_table_of_servers_is_the_same_however_it_comes_in() -> None:

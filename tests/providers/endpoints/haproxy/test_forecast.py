@@ -51,7 +51,7 @@ def test_servers_and_pools_are_foreseen_as_they_will_be_read() -> None:
 
 
 def test_a_pool_of_which_nothing_is_written_is_not_foreseen() -> None:
-    """It is not read back, so it must not be told as if it were."""
+    """It is not read back, so it must not be reported as if it were."""
     before = {"web": servers("web", 10), "other": servers("other", 10)}
     still = moved(OTHER, before["other"], put(1, 10, 10))
     found = forecast(before, {}, [moved(WEB, before["web"], put(1, 11, 10)), still], "7@1")

@@ -67,7 +67,7 @@ class Fine(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def answering() -> Iterator[Endpoint]:
-    """An HTTP server on all addresses of loopback, told by one of them."""
+    """An HTTP server on all addresses of loopback, reported by one of them."""
     with ThreadingHTTPServer(("", 0), Fine) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -210,7 +210,7 @@ def test_the_result_of_haproxys_own_checks_is_shown(haproxy: HAProxy, provider: 
     put(endpoints, silent.place, 10, None, "be_checked:chk")
     put(endpoints, silent.place, 10, None, "web")
     wait_until(lambda: haproxy.operational("be_checked", "chk1") == 2, "the check passes")
-    wait_until(lambda: member(endpoints, "be_checked:chk").operational == "up", "that is told")
+    wait_until(lambda: member(endpoints, "be_checked:chk").operational == "up", "that is reported")
     assert member(endpoints).operational == ""
 
 
@@ -234,7 +234,7 @@ def test_a_server_is_checking_until_a_check_passes_also_in_a_used_slot(
     wait_until(lambda: not haproxy.checking("be_asked", "ask2"), "the last check of the old address ends")
     put(endpoints, silent.place, 10, None, "be_asked:ask")
     assert haproxy.operational("be_asked", "ask2") == 2, "HAProxy gives it traffic already"
-    wait_until(lambda: words() == {silent.place: "checking", answering: "up"}, "that is told")
+    wait_until(lambda: words() == {silent.place: "checking", answering: "up"}, "that is reported")
 
 
 def test_a_slot_with_a_running_check_is_taken_last() -> None:

@@ -29,7 +29,7 @@ def event(action: str, at: int, code: int | None = None, container: str = "id") 
     return {"Type": "container", "Action": action, "Actor": {"ID": container, "Attributes": attributes}, "timeNano": at}
 
 
-def told(*events: dict[str, object]) -> Ends:
+def reported(*events: dict[str, object]) -> Ends:
     ends = Ends()
     for each in events:
         ends.note(each)
@@ -58,35 +58,44 @@ def test_the_code_of_a_run_that_is_over_is_that_of_its_event() -> None:
     again = running(oom_killed=True)
     finished = again.finished_at
     for code, cause in ((0, ExitCause.EXITED), (3, ExitCause.EXITED), (137, ExitCause.SIGNALLED)):
-        seen = fact(again, told(event("die", finished + SECOND // 100, code), event("die", finished - 9 * SECOND, 7)))
+        seen = fact(
+            again, reported(event("die", finished + SECOND // 100, code), event("die", finished - 9 * SECOND, 7))
+        )
         assert seen.last_end == EndFact(finished, code, cause)
         assert (seen.exit_code, seen.exit_cause, seen.state) == (None, None, ContainerState.RUNNING)
-    assert fact(again, told()).last_end == EndFact(finished, None, ExitCause.UNKNOWN)
-    assert fact(again, told(event("die", finished, 9, "another"))).last_end.exit_code is None
+    assert fact(again, reported()).last_end == EndFact(finished, None, ExitCause.UNKNOWN)
+    assert fact(again, reported(event("die", finished, 9, "another"))).last_end.exit_code is None
 
 
 def test_a_kill_for_memory_belongs_to_the_end_that_follows_it_at_once() -> None:
     again = running()
     die = event("die", again.finished_at, 137)
-    assert fact(again, told(event("oom", again.finished_at - SECOND // 30), die)).last_end.cause is ExitCause.OOM_KILLED
-    assert fact(again, told(event("oom", again.finished_at - 9 * SECOND), die)).last_end.cause is ExitCause.SIGNALLED
+    assert (
+        fact(again, reported(event("oom", again.finished_at - SECOND // 30), die)).last_end.cause
+        is ExitCause.OOM_KILLED
+    )
+    assert (
+        fact(again, reported(event("oom", again.finished_at - 9 * SECOND), die)).last_end.cause is ExitCause.SIGNALLED
+    )
     clean = event("die", again.finished_at, 0)
-    assert fact(again, told(event("oom", again.finished_at - SECOND // 30), clean)).last_end.cause is ExitCause.EXITED
+    assert (
+        fact(again, reported(event("oom", again.finished_at - SECOND // 30), clean)).last_end.cause is ExitCause.EXITED
+    )
 
 
 def test_an_end_long_after_a_childs_kill_is_not_one_for_memory() -> None:
     ended = exited_container(oom_killed=True, exit_code=5)
-    assert fact(ended, told()).exit_cause is ExitCause.OOM_KILLED
-    assert fact(ended, told(event("oom", ended.finished_at - 60 * SECOND))).exit_cause is ExitCause.EXITED
-    assert fact(replace(ended, exit_code=0), told()).exit_cause is ExitCause.EXITED
+    assert fact(ended, reported()).exit_cause is ExitCause.OOM_KILLED
+    assert fact(ended, reported(event("oom", ended.finished_at - 60 * SECOND))).exit_cause is ExitCause.EXITED
+    assert fact(replace(ended, exit_code=0), reported()).exit_cause is ExitCause.EXITED
 
 
 def test_a_kill_in_this_run_is_one_of_a_child() -> None:
     again = running()
     kill = again.started_at + 5 * SECOND
-    assert fact(again, told(event("oom", kill))).oom_at == kill
-    assert fact(again, told(event("oom", again.finished_at))).oom_at == 0
-    assert fact(replace(again, status="stopping"), told(event("oom", kill))).oom_at == 0
+    assert fact(again, reported(event("oom", kill))).oom_at == kill
+    assert fact(again, reported(event("oom", again.finished_at))).oom_at == 0
+    assert fact(replace(again, status="stopping"), reported(event("oom", kill))).oom_at == 0
 
 
 def test_an_end_with_the_engine_is_the_hosts() -> None:
@@ -97,7 +106,7 @@ def test_an_end_with_the_engine_is_the_hosts() -> None:
 
 
 def test_events_are_remembered_in_bounds_and_once() -> None:
-    ends = told(*(event("die", at, at) for at in range(100)), event("die", 99, 99))
+    ends = reported(*(event("die", at, at) for at in range(100)), event("die", 99, 99))
     assert len(ends._past["id"].ends) == KEPT
     ends.note({"Type": "network", "Action": "die"})
     ends.keep(())

@@ -50,7 +50,7 @@ def test_the_cost_of_exec_probes_is_a_number(conf, probes, number):
         assert "exit_command_delay = 10" in lines[0]
 
 
-def test_a_missing_init_process_is_told_before_a_container_needs_it(tmp_path):
+def test_a_missing_init_process_is_reported_before_a_container_needs_it(tmp_path):
     there = tmp_path / "catatonit"
     there.write_text("")
     there.chmod(0o755)
@@ -85,7 +85,7 @@ def test_settings_are_those_of_the_services_own_environment(tmp_path):
         ('exec: "/serve": stat /serve: no such file or directory', "the image has no such file"),
     ],
 )  # fmt: skip
-def test_a_missing_file_of_the_node_is_not_told_as_one_of_the_image(cause, said):
+def test_a_missing_file_of_the_node_is_not_reported_as_one_of_the_image(cause, said):
     assert said in hint(cause)
 
 
@@ -143,7 +143,7 @@ def test_doctor_warns_of_what_exec_probes_leave_by_default(podman_socket: str, t
 
 
 @pytest.mark.server("podman")
-def test_a_missing_init_process_is_told_by_doctor_and_by_the_creation(tmp_path: Path) -> None:
+def test_a_missing_init_process_is_reported_by_doctor_and_by_the_creation(tmp_path: Path) -> None:
     wanted = template(container(init=True))
     with service(tmp_path, containers='init_path = "/nonexistent/catatonit"') as bench:
         (problem,) = bench.runtime.check([wanted])
@@ -155,7 +155,7 @@ def test_a_missing_init_process_is_told_by_doctor_and_by_the_creation(tmp_path: 
 
 @pytest.mark.server("podman")
 @pytest.mark.parametrize("spoil", ["touch /run/netns", "mkdir /run/netns && mount -t tmpfs -o ro tmpfs /run/netns"])
-def test_a_node_without_a_directory_for_network_namespaces_is_told(spoil: str, tmp_path: Path) -> None:
+def test_a_node_without_a_directory_for_network_namespaces_is_reported(spoil: str, tmp_path: Path) -> None:
     with service(tmp_path, run_first=spoil) as bench:
         fact = bench.create()
         with pytest.raises(ProviderError, match="network namespace") as caught:
