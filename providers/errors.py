@@ -5,6 +5,7 @@
     ├── Rejected         the other side understood and refuses: stop until the manifest or its rights change
     ├── Conflict         the target is not what the plan saw: observe it, then decide again
     │   ├── Gone         the target does not exist any more
+    │   ├── Overwritten  the change was made, and reads back as something else: another writer was faster
     │   └── Foreign      the target carries no owner mark of ours: never change it
     └── OutcomeUnknown   the call may have been carried out: look before doing anything else
 
@@ -75,6 +76,10 @@ class Conflict(ProviderError):
 
 class Gone(Conflict):
     """The target does not exist any more."""
+
+
+class Overwritten(Conflict):
+    """The change was made, and what is read back right after it is something else."""
 
 
 class Foreign(Conflict):

@@ -499,7 +499,9 @@ class Loop:
         )
         self.ledger = fold(self.ledger, outcomes, now)
         written = [
-            step.action for step, outcome, _ in ended if outcome.kind is done and isinstance(step.action, ChangeRecords)
+            step.action
+            for step, outcome, _ in ended
+            if (outcome.kind is done or outcome.overwritten) and isinstance(step.action, ChangeRecords)
         ]
         rows = other_writers.confirm(self.ledger.written, written) if written else self.ledger.written
         if rows is not self.ledger.written:

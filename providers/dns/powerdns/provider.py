@@ -32,7 +32,7 @@ from providers.dns.common.ownership import PREFIX
 from providers.dns.common.routing import label
 from providers.dns.powerdns import codec
 from providers.dns.powerdns.settings import PowerDNSSettings
-from providers.errors import Conflict, OutcomeUnknown, ProviderError, Rejected, Unreachable
+from providers.errors import Conflict, OutcomeUnknown, Overwritten, ProviderError, Rejected, Unreachable
 from providers.facts import RecordKey, RecordSet, ZoneFact
 from providers.lib.clock import boottime
 from providers.lib.http import API, Reply
@@ -327,7 +327,7 @@ class PowerDNSZones:
             present = read.records.get(key)
             if present != after:
                 cause = f"the server accepted the change to {show(after)}, but it reads back as {show(present)}"
-                raise Conflict(label(key), cause, "find the other writer of this zone if this happens again")
+                raise Overwritten(label(key), cause, "find the other writer of this zone if this happens again")
 
     def _path(self, zone: str) -> str:
         return f"{self._zones_path}/{_zone_id(zone)}"

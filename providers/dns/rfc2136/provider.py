@@ -23,7 +23,7 @@ from providers.dns.rfc2136.names import Names
 from providers.dns.rfc2136.queries import TRIES, look
 from providers.dns.rfc2136.settings import RFC2136Settings
 from providers.dns.rfc2136.transfer import catch_up, transfer
-from providers.errors import Conflict, OutcomeUnknown, ProviderError, Rejected, Unreachable
+from providers.errors import Conflict, OutcomeUnknown, Overwritten, ProviderError, Rejected, Unreachable
 from providers.facts import RecordKey, RecordSet, ZoneFact
 from providers.lib.clock import boottime
 from providers.spi import Context
@@ -96,8 +96,8 @@ class RFC2136Zones:
         does not fit into one message is written by differences, so that it always has values.
 
         Raises:
-            Conflict, Gone: a set is not as the plan saw it, or became something else while it was written; or the server
-                said that it wrote, and what is read back is something else.
+            Conflict, Gone: a set is not as the plan saw it, or became something else while it was written.
+            Overwritten: the server said that it wrote, and what is read back is something else.
             Rejected: the server refuses, a key does not fit, or the change breaks a rule of DNS.
             Unreachable: nothing was sent, or the server says that it could not write.
             OutcomeUnknown: the update was sent, and its answer or the reading back is missing; or a later message of several
@@ -308,7 +308,7 @@ class RFC2136Zones:
             present = current.records.get(key)
             cause = f"the server accepted the change, but reading it back differs: expected {show(result[key])}, found {show(present)}"
             step = "retried automatically; if it persists, check for other records and rules of the server at this name"
-            raise Conflict(f"{key.name} {key.type}", cause, step)
+            raise Overwritten(f"{key.name} {key.type}", cause, step)
         if self._by_queries:
             self._names.drop(zone, {key for key, after in result.items() if after is None})
 

@@ -19,7 +19,7 @@ from providers.dns.common.routing import label
 from providers.dns.route53 import codec
 from providers.dns.route53.client import Client, Connect
 from providers.dns.route53.settings import Route53Settings
-from providers.errors import Conflict, OutcomeUnknown, ProviderError, Rejected, Unreachable
+from providers.errors import OutcomeUnknown, Overwritten, ProviderError, Rejected, Unreachable
 from providers.facts import RecordKey, RecordSet, ZoneFact
 from providers.lib.clock import boottime
 from providers.spi import Context
@@ -287,7 +287,7 @@ class Route53Zones:
             present = sets[key].record if key in sets else None
             if present != after:
                 cause = f"Route 53 accepted the change to {show(after)}, but it reads back as {show(present)}"
-                raise Conflict(label(key), cause, "find the other writer of this zone if this happens again")
+                raise Overwritten(label(key), cause, "find the other writer of this zone if this happens again")
 
 
 def _records(sets: Sets) -> dict[RecordKey, RecordSet]:

@@ -64,7 +64,7 @@ def follow(
 
 
 def confirm(rows: Mapping[str, Written], actions: Iterable[ChangeRecords]) -> Mapping[str, Written]:
-    """The rows after these writes, each of which was read back. Another writer may change a set again before the next look."""
+    """The rows after these writes. Another writer may change a set again before the next look, or before it is read back."""
     after = dict(rows)
     for action in actions:
         for change in action.changes:

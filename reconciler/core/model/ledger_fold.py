@@ -25,7 +25,10 @@ class OutcomeKind(StrEnum):
 
 
 class Outcome(NamedTuple):
-    """The outcome of one step. The other fields are those of `StepFailure`."""
+    """The outcome of one step. `overwritten`: it was done, and another writer changed its target before it was read back.
+
+    The other fields are those of `StepFailure`.
+    """
 
     step: str
     kind: OutcomeKind
@@ -34,6 +37,7 @@ class Outcome(NamedTuple):
     asked: str = ""
     wait: int = 0
     whole: bool = False
+    overwritten: bool = False
 
 
 def fold(ledger: Ledger, outcomes: tuple[Outcome, ...], now: Now) -> Ledger:

@@ -24,7 +24,7 @@ from providers.actions import (
     StopContainer,
     UpdateContainer,
 )
-from providers.errors import Conflict, OutcomeUnknown, ProviderError, Retry
+from providers.errors import Conflict, OutcomeUnknown, Overwritten, ProviderError, Retry
 from providers.facts import ContainerState, Endpoint, MemberFact, PoolFact
 from providers.spi import Performed
 from providers.wrappers.limited import WORKERS
@@ -77,7 +77,8 @@ def _outcome(step: str, failed: ProviderError | None, mismatch: str | ProviderEr
             return Outcome(step, OutcomeKind.UNKNOWN, f"done, but reading it back failed: {mismatch}")
         return Outcome(step, _kind(failed), str(failed), wait=failed.wait, whole=failed.whole)
     if failed is not None and not (isinstance(failed, OutcomeUnknown) and not mismatch):
-        return Outcome(step, _kind(failed), str(failed), wait=failed.wait, whole=failed.whole)
+        overwritten = isinstance(failed, Overwritten)
+        return Outcome(step, _kind(failed), str(failed), wait=failed.wait, whole=failed.whole, overwritten=overwritten)
     if mismatch:
         return Outcome(step, OutcomeKind.FAILED, f"done, but read back as {mismatch}")
     return Outcome(step, OutcomeKind.DONE)
