@@ -39,6 +39,9 @@ def split_listen(value: str) -> tuple[str, int]:
     return address, port
 
 
+_SPELLING = WithJsonSchema({"type": "string", "pattern": "^(\\[[0-9a-fA-F:.]+\\]|[0-9.]+):[0-9]{1,5}$"})
+
+
 def _listen(value: str) -> str:
     split_listen(value)
     return value
@@ -47,7 +50,7 @@ def _listen(value: str) -> str:
 Listen = Annotated[
     str,
     AfterValidator(_listen),
-    WithJsonSchema({"type": "string", "pattern": "^(\\[[0-9a-fA-F:.]+\\]|[0-9.]+):[0-9]{1,5}$"}),
+    _SPELLING,
     Shown("IP address and port"),
 ]
 
@@ -60,7 +63,7 @@ def _address(value: str) -> str:
 ListenAny = Annotated[
     str,
     AfterValidator(_address),
-    WithJsonSchema({"type": "string", "pattern": "^(\\[[0-9a-fA-F:.]+\\]|[0-9.]+):[0-9]{1,5}$"}),
+    _SPELLING,
     Shown("IP address and port"),
 ]
 

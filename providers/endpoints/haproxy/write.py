@@ -227,14 +227,14 @@ def _verify_all(process: Process, jobs: Sequence[Job], index: int, *, first: boo
 def _await_ends(process: Process, jobs: Sequence[Job], index: int) -> None:
     """Wait until HAProxy has ended the sessions, for `END_TRIES` looks at most."""
     left = [job for job in jobs if isinstance(job.action, CutSessions) and job.error is None and job.moves]
-    for again in range(END_TRIES):
+    for tries_left in reversed(range(END_TRIES)):
         left = [job for job in left if job.error is None and _open_sessions(process, job, index)]
         if not left:
             return
-        # HAProxy does not announce the end of a session; END_TRIES limits the loop.
-        time.sleep(END_PAUSE if again + 1 < END_TRIES else 0)
+        if tries_left:
+            time.sleep(END_PAUSE)  # HAProxy does not announce the end of a session; END_TRIES limits the loop
     for job in left:
-        cause = f"{process.session.target}: sessions are still open {END_TRIES * END_PAUSE:g} s after the command to end them"
+        cause = f"{process.session.target}: sessions are still open {(END_TRIES - 1) * END_PAUSE:g} s after the command to end them"
         job.error = OutcomeUnknown(job.target, cause, "retried automatically")
 
 

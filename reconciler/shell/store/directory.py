@@ -106,12 +106,7 @@ def write_private(path: Path, text: str) -> None:
     Raises:
         StoreError: it cannot be written.
     """
-    new = path.with_name(f"{path.name}.new")
-    fd = open_private(new, os.O_WRONLY | os.O_TRUNC)
-    with _explained(path):
-        with os.fdopen(fd, "w", encoding="utf-8") as file:
-            file.write(text)
-        new.replace(path)
+    _replace(path, text.encode(), sync=False)
 
 
 def write_durable(path: Path, data: bytes) -> None:
@@ -120,15 +115,20 @@ def write_durable(path: Path, data: bytes) -> None:
     Raises:
         StoreError: it cannot be written.
     """
+    _replace(path, data, sync=True)
+    sync_directory(path.parent)
+
+
+def _replace(path: Path, data: bytes, *, sync: bool) -> None:
     new = path.with_name(f"{path.name}.new")
     fd = open_private(new, os.O_WRONLY | os.O_TRUNC)
     with _explained(path):
         with os.fdopen(fd, "wb") as file:
             file.write(data)
             file.flush()
-            os.fsync(fd)
+            if sync:
+                os.fsync(fd)
         new.replace(path)
-    sync_directory(path.parent)
 
 
 def sync_directory(path: Path) -> None:
