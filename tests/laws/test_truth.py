@@ -216,5 +216,4 @@ def test_every_event_hold_and_status_line_is_true(shard: int) -> None:
             story.world.close()
         compared.append(story.truth.compared)
         assert not story.truth.lies, "\n".join([f"seed {seed}", *story.incidents, *story.truth.lies[:10]])
-    assert min(compared) > 0, "a story without a compared line compares nothing"
-    assert sum(compared) > 10 * len(compared)
+    assert min(compared) >= 10, "a story that compares few lines proves little"
