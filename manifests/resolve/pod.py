@@ -120,23 +120,24 @@ def check_support(
     declared: Declared, scope: Scope, manifest: kinds.Workload, nodes: Sequence[str], support: TemplateSupport
 ) -> None:
     """Report the fields that a node's runtime does not support, and missing fields that it requires."""
-    reported: set[tuple[str, str]] = set()
+    seen = {""}
     for node in nodes:
         kind = scope.types.get(node, "")
-        fields = support(kind) if kind else None
+        if kind in seen:
+            continue  # what a type does not support is reported once
+        seen.add(kind)
+        fields = support(kind)
         if fields is None:
             continue
         supports, requires = fields
         for field, path in _special_fields(manifest):
-            if field not in supports and (kind, str(path)) not in reported:
-                reported.add((kind, str(path)))
+            if field not in supports:
                 message = f"{declared.key}: runtimes of type '{kind}' do not support '{field}'"
                 hint = f"remove it, or run the workload on a node other than '{node}'"
                 scope.report(declared, path, Code.UNSUPPORTED_FIELD, message, hint)
         for index, container in enumerate(manifest.spec.template.spec.containers):
             for field in sorted(requires):
-                if not getattr(container, field) and (kind, f"{field} {index}") not in reported:
-                    reported.add((kind, f"{field} {index}"))
+                if not getattr(container, field):
                     message = f"{declared.key}: runtimes of type '{kind}' need the field '{field}'"
                     path = (*_SPEC, "containers", index)
                     scope.report(declared, path, Code.MISSING_FIELD, message, f"add {field} to the container")

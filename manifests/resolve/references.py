@@ -9,13 +9,17 @@ from collections.abc import Iterable, Sequence
 from manifests.kinds.validate import Declared, Path, problem_at
 from manifests.problems import Code, Problem, did_you_mean
 from manifests.values.desired import Role
+from manifests.values.nodes import Nodes
 
 SINGLETONS = frozenset({"Instance", "Guard"})
 """Kinds of which a tree has at most one: their identity is the kind."""
 
 
 class Scope:
-    """Declared objects by kind and name, their problems, and the roles of providers."""
+    """Declared objects by kind and name, their problems, and the roles of providers.
+
+    `node_lists` are the lists of nodes that were found valid: workloads with equal lists share one object.
+    """
 
     def __init__(self, declared: Iterable[Declared], local: Iterable[Declared], *, incomplete: bool) -> None:
         """`local` objects replace those of the tree with the same identity; `incomplete`: documents may be missing."""
@@ -25,6 +29,7 @@ class Scope:
         self.types: dict[str, str] = {}
         self.with_slots: set[str] = set()
         self.record_types: dict[str, frozenset[str]] = {}
+        self.node_lists: dict[tuple[str, ...], Nodes] = {}
         self._objects: dict[str, dict[str, Declared]] = {}
         overridden = self._add(local, frozenset())
         self._add(declared, overridden)

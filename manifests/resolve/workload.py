@@ -18,6 +18,7 @@ from manifests.types.numbers import Percent
 from manifests.values import desired
 from manifests.values.desired import SECOND, Role
 from manifests.values.limits import Escalation, Mode
+from manifests.values.nodes import Nodes
 
 CONTAINER_NAME = 63
 """Longest name of a container: it is also a host name on its network (RFC 1123)."""
@@ -55,12 +56,19 @@ def workload(declared: Declared, scope: Scope, instance_id: str, support: Templa
     )
 
 
-def _nodes(declared: Declared, scope: Scope, names: Sequence[str]) -> tuple[str, ...]:
-    if not names:
-        return (scope.only_provider(Role.RUNTIME, declared, ("spec",), "spec.nodes"),)
-    for index, name in enumerate(names):
-        scope.provider(name, Role.RUNTIME, declared, ("spec", "nodes", index))
-    return tuple(names)
+def _nodes(declared: Declared, scope: Scope, names: Sequence[str]) -> Nodes:
+    """The nodes of a workload; the same object for equal lists."""
+    listed = tuple(names)
+    if not listed:
+        listed = (scope.only_provider(Role.RUNTIME, declared, ("spec",), "spec.nodes"),)
+    known = scope.node_lists.get(listed)
+    if known is not None:
+        return known
+    nodes = Nodes(listed)
+    valid = [scope.provider(name, Role.RUNTIME, declared, ("spec", "nodes", at)) for at, name in enumerate(names)]
+    if all(valid):
+        scope.node_lists[listed] = nodes  # a list with a problem is reported for each workload
+    return nodes
 
 
 def _check_name_length(declared: Declared, scope: Scope, instance_id: str, manifest: kinds.Workload) -> None:

@@ -7,6 +7,7 @@ nanoseconds, all names are final, all references are resolved. The core never se
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 
 from manifests.problems import NOWHERE, Where
 from manifests.values.dns import DNSPolicy, HealthCheck, Record, RecordList
@@ -20,6 +21,7 @@ from manifests.values.limits import (
     RestartLimits,
     Window,
 )
+from manifests.values.nodes import Nodes
 from manifests.values.pod import DEFAULT_ENGINE, Engine, Live, SecretSource
 from manifests.values.rollouts import DEFAULT_ROLLOUT, Rollout, Strategy
 from manifests.values.traffic import DEFAULT_PANIC, Panic, Ramp
@@ -205,7 +207,7 @@ class Adopt:
 class Workload:
     """Replicas of one template. `max_unavailable` is a count: a percentage is resolved against `replicas`.
 
-    Replica `n` runs on `nodes[n % len(nodes)]`; a node is the name of a runtime provider. A replica stops once it has had no
+    Replica `n` runs on `nodes[n % len(nodes)]`; a node is the name of a runtime provider, and `nodes` is always a `Nodes`. A replica stops once it has had no
     requests in flight for `drain_min`, at the latest `drain_max` after weight 0 (ns). `strategy` is also RECREATE where the
     template has a host port or an exclusive volume. `restart_only` is never declared: the core sets it on a group of foreign
     containers that are only restarted for their health.
@@ -229,6 +231,10 @@ class Workload:
     adopt: Adopt | None = None
     restart_only: bool = False
     where: Where = NOWHERE
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.nodes, Nodes):
+            object.__setattr__(self, "nodes", Nodes(self.nodes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,7 +356,7 @@ class Instance:
     allow_addresses: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Desired:
     """All manifests of one revision of one source. Sequences are sorted by key; mappings are keyed by key.
 
@@ -387,3 +393,10 @@ class Desired:
         named = {(record.provider, record.zone) for record in self.records}
         named |= {(records.provider, records.zone) for records in self.record_lists}
         return frozenset(named.union((policy.provider, policy.zone) for policy in self.policies))
+
+    @cached_property
+    def nodes(self) -> frozenset[str]:
+        """All nodes: the runtime providers, and what workloads name. Collected once, because workloads x nodes may be many."""
+        lists = {id(workload.nodes): workload.nodes for workload in self.workloads}
+        providers = (provider.name for provider in self.providers if provider.role is Role.RUNTIME)
+        return frozenset(providers).union(*lists.values())

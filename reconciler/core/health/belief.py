@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, TypeVar
 
-from manifests.values.desired import Container, Desired, Role
+from manifests.values.desired import Container, Desired
 from providers.facts import (
     ContainerFact,
     ContainerState,
@@ -121,9 +121,8 @@ def _until(facts: Iterable[Unknown | Known[T]], cadence: int) -> int:
 def sight_of(desired: Desired, observed: Observed, now: Now) -> Sight:
     """The facts that are fresh. A provider that manifests name and that was not observed yet is unknown too."""
     every, steady = desired.instance, now.steady
-    nodes = set(observed.runtimes) | {node for workload in desired.workloads for node in workload.nodes}
     # Also nodes without a workload: containers that were adopted or left over there are not gone before a look has shown that.
-    nodes |= {provider.name for provider in desired.providers if provider.role is Role.RUNTIME}
+    nodes = desired.nodes.union(observed.runtimes)
     # A dict and no set: the keys of looks are nearly in order, and that sorts fast.
     pool_keys = dict.fromkeys(observed.pools)
     pool_keys |= dict.fromkeys((b.provider, b.pool) for service in desired.services for b in service.balancers)
