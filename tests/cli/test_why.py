@@ -15,7 +15,7 @@ UNREAD = "'' is not an IP address: the container's address was not observed"
             "cannot-run",
             f"its liveness is unknown (cannot-run (0/1: {UNREAD})), and only a failing probe",
         ),
-        ("cannot-run", "unknown", "its liveness probe has never passed on local"),
+        ("cannot-run", "unknown", "its liveness probe has never passed in this revision"),
         ("pass", "pass", "its liveness probe passes (0/1: "),
         ("unknown", "unknown", "its liveness is unknown ("),
     ],

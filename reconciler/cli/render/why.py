@@ -51,9 +51,7 @@ def why(replica: Mapping[str, Any], holds: Sequence[Mapping[str, Any]], now: int
     if liveness["verdict"] == "fail":
         return f"due for a restart: its liveness probe fails {_details(liveness)}"
     if liveness["verdict"] == "cannot-run" and liveness["last"] != "cannot-run":
-        return (
-            f"not restarted: its liveness probe has never passed on {replica['node']}, so the probe itself may be wrong"
-        )
+        return "not restarted: its liveness probe has never passed in this revision, so the probe itself may be wrong"
     return f"not restarted: its liveness is unknown ({_verdict(liveness)}), and only a failing probe causes a restart"
 
 

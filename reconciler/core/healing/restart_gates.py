@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from manifests.values.desired import SECOND, Container, Desired, Workload
 from manifests.values.limits import Mode
+from providers.facts import ContainerFact, ProbeValue
 from reconciler.core.exits.grants import URGENT
 from reconciler.core.healing import mass_failure, restart_counters
 from reconciler.core.healing.restart_counters import RestartCounters
@@ -18,7 +19,7 @@ from reconciler.core.limits import backoff
 from reconciler.core.model.instant import due
 from reconciler.core.model.reasons import Hold, Reason, Rule
 from reconciler.core.model.want import Want
-from reconciler.core.replicas import exit_times, memory
+from reconciler.core.replicas import exit_times, memory, passed_probes
 
 
 class Candidate(NamedTuple):
@@ -108,23 +109,37 @@ def _failed(candidate: Candidate) -> Hold | None:
         return None
     message = f"{want.object} did not become available after {row.tries} restarts in a row; restarts have stopped"
     next_step = f"find the cause, then run: reconcile resume {want.object}; a changed template has the same effect"
-    probe = _never_passed(candidate)
+    probe = _never_passed(candidate, want.fact)
     if probe:
-        message += f"; its {probe} probe has never passed on {want.node}"
+        revision = want.fact.mark.revision if want.fact.mark is not None else ""
+        message += f"; its {probe} probe has never passed{f' in revision {revision[:8]}' if revision else ''}"
         next_step = f"check that its {probe} probe is configured correctly; if it is, {next_step}"
+    elif others := _alive_elsewhere(candidate):
+        message += f"; {others}"
+        next_step = f"check whether {want.node} is the cause: its network, its disk, its load; if not, {next_step}"
     return _hold(want, Rule.FAILED, message, next_step=next_step)
 
 
-def _never_passed(candidate: Candidate) -> str:
-    """The probe that causes the restart if it never passed on this node, so that it may be wrong itself; else empty.
+def _never_passed(candidate: Candidate, fact: ContainerFact) -> str:
+    """The probe that causes the restart if it never passed in this revision, so that it may be wrong itself; else empty.
 
     It holds nothing: an application that hangs in its first start looks the same.
     """
-    container, passed = candidate.workload.template.container, candidate.counters.ledger.passed
+    key, counters = candidate.workload.key, candidate.counters
+    container = counters.snap.roster.container_of(candidate.workload, fact)
     for name, probe in (("startup", container.startup), ("liveness", container.liveness)):
-        if probe is not None and memory.path_of(candidate.workload.key, name, candidate.want.node) not in passed:
+        if probe is not None and not passed_probes.has_passed(counters.ledger, key, fact, name):
             return name
     return ""
+
+
+def _alive_elsewhere(candidate: Candidate) -> str:
+    """That other replicas are alive and none of them on this node, so that the node may be the cause; else empty."""
+    group = candidate.counters.snap.roster.groups[candidate.workload.key]
+    nodes = [belief.fact.node for belief in group.current.values() if belief.live is ProbeValue.PASS]
+    if not nodes or candidate.want.node in nodes:
+        return ""
+    return f"{len(nodes)} other replica{' is' if len(nodes) == 1 else 's are'} alive, but none on {candidate.want.node}"
 
 
 def _back_off(candidate: Candidate) -> Hold | None:

@@ -158,7 +158,7 @@ class Ledger:
     suspensions: object key or `*`. restarted: `node|workload key` -> instants of health restarts. escalations: replica.
     outbreaks: workload key or `node/NAME`. runtime_restarts: container id -> the runtime's own count at the last look.
     taken_over: replicas whose restarts we took over from the runtime. revisions, rollouts: workload key. clock: wall against steady
-    time at the last check for a rollout. absences: object -> absence. passed: probe paths that ever passed. zones: `provider/zone`
+    time at the last check for a rollout. absences: object -> absence. passed: `workload key@revision|probe` of probes that passed once. zones: `provider/zone`
     where we publish or have published. source: identity of the source of this inventory. history_lost: since when history is
     missing. approvals: hash of held changes -> what an operator approved with it. requests: id -> restart request. pushes: container id -> its
     last push. adopted: container id -> adopted replica. ready: container id -> since when it has been ready. weighed, cuts:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from providers.facts import Generation
-from reconciler.core.model import override, spec, weight_memory
+from reconciler.core.model import override, passed_probe, spec, weight_memory
 from reconciler.core.model.adopted import Adopted
 from reconciler.core.model.approval import read_approval
 from reconciler.core.model.dns_memory import read_check, read_flap, read_held_ttl, read_name, read_written, write_check
@@ -170,6 +170,11 @@ def from_rows(rows: Mapping[tuple[str, str], str]) -> Ledger:
     return ledger
 
 
+def is_migrated(ledger: Ledger, rows: Mapping[tuple[str, str], str]) -> bool:
+    """Whether rows of an earlier version became other rows of this one, so that the stored text of their section cannot be reused."""
+    return {key for section, key in rows if section == "passed"} != ledger.passed
+
+
 def read_rows(rows: Mapping[tuple[str, str], str]) -> tuple[Ledger, dict[tuple[str, str], str]]:
     """The ledger from the rows that can be decoded, and the cause for each row that cannot."""
     sections: dict[str, dict[str, Any]] = {section: {} for section in _READ}
@@ -191,7 +196,7 @@ def read_rows(rows: Mapping[tuple[str, str], str]) -> tuple[Ledger, dict[tuple[s
             damaged[section, key] = f"{type(error).__name__}: {error}"
     ledger = Ledger(
         **sections,
-        passed=frozenset(flags["passed"]),
+        passed=passed_probe.read(flags["passed"], sections["revisions"], sections["rollouts"]),
         taken_over=frozenset(flags["taken_over"]),
         zones=frozenset(flags["zones"]),
         accepted=frozenset(flags["accepted"]),

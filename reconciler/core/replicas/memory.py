@@ -10,14 +10,14 @@ from operator import attrgetter
 from typing import TypeVar
 
 from manifests.values.desired import SECOND, Desired
-from providers.facts import ContainerFact, ContainerState, Known, ProbeValue
+from providers.facts import ContainerFact, ContainerState, Known
 from reconciler.core.limits.backoff import recent
 from reconciler.core.model.instant import Now, elapsed, instant
 from reconciler.core.model.ledger import Absence, Failures, Ledger, Suspension
 from reconciler.core.model.override import Override
 from reconciler.core.model.owned import Owned
 from reconciler.core.model.revision import RevisionMark
-from reconciler.core.replicas import ends, identity
+from reconciler.core.replicas import ends, identity, passed_probes
 from reconciler.core.replicas.roster import Group
 from reconciler.core.replicas.snapshot import Snapshot
 
@@ -117,11 +117,6 @@ def remember(snap: Snapshot, ledger: Ledger) -> Ledger:
     if snap.desired.take_over or first_run:
         source = snap.desired.source
     revisions = _revisions(ledger, snap.desired)
-    passed = ledger.passed
-    if revisions is not ledger.revisions:
-        passed = frozenset(path for path in passed if path.partition("|")[0] in revisions)
-    new = _passed(snap, passed)
-    passed = passed | new if new else passed
     changes = {
         "failures": _failures(snap, ledger) if snap.roster.down or ledger.failures else ledger.failures,
         "attempts": _attempts(ledger, snap.desired, snap.now) if ledger.attempts else ledger.attempts,
@@ -130,7 +125,7 @@ def remember(snap: Snapshot, ledger: Ledger) -> Ledger:
         "overrides": _unexpired(ledger.overrides, snap.now),
         "source": source,
         "history_lost": history_lost,
-        "passed": passed,
+        "passed": passed_probes.learn(snap, ledger, revisions),
         "zones": _zones(snap, ledger),
         "owned": _owned(snap, ledger),
     }
@@ -179,30 +174,6 @@ def _zones(snap: Snapshot, ledger: Ledger) -> frozenset[str]:
 def history_lost_for(desired: Desired) -> int:
     """How long a lost ledger holds health restarts: the longest window of attempts; after it the counts are complete again."""
     return max([HISTORY_LOST_FOR, *(workload.restarts.window for workload in desired.workloads)])
-
-
-def path_of(workload_key: str, probe: str, node: str) -> str:
-    """A probe path: until it passed once, a failure on it may lie in the path and not in the container."""
-    return f"{workload_key}|{probe}|{node}"
-
-
-def _passed(snap: Snapshot, known: frozenset[str]) -> frozenset[str]:
-    """Probe paths that passed for the first time."""
-    new: set[str] = set()
-    for group in snap.roster.groups.values():
-        container, key = group.workload.template.container, group.workload.key
-        for probe in ("startup", "liveness", "readiness"):
-            if getattr(container, probe) is None:
-                continue
-            missing = {node for node in group.workload.nodes if path_of(key, probe, node) not in known}
-            if not missing:
-                continue
-            for belief in group.current.values():
-                verdicts = snap.observed.probes.get(belief.fact.generation)
-                fact = getattr(verdicts, probe) if verdicts is not None else None
-                if belief.fact.node in missing and fact is not None and fact.last is ProbeValue.PASS:
-                    new.add(path_of(key, probe, belief.fact.node))
-    return frozenset(new)
 
 
 def absences(snap: Snapshot, ledger: Ledger, absent: Iterable[str]) -> Ledger:

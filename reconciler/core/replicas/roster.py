@@ -126,6 +126,13 @@ def node_of(workload: Workload, ordinal: int) -> str:
     return workload.nodes[ordinal % len(workload.nodes)]
 
 
+def nodes_in_use(group: Group) -> list[str]:
+    """The nodes that have containers of a workload or get one of its replicas, each once. It may use others, but does not now."""
+    nodes = dict.fromkeys(node_of(group.workload, ordinal) for ordinal in range(group.workload.replicas))
+    nodes |= dict.fromkeys(belief.fact.node for belief in (*group.members(), *group.kept))
+    return list(nodes)
+
+
 def replica_name(workload: Workload, instance: str, ordinal: int) -> str:
     """The container name of a replica of the desired revision."""
     return container_name(Mark(instance, workload.name, ordinal, workload.template.revision))
@@ -256,6 +263,7 @@ def sort_containers(
             else:
                 _place(group, belief, mark, stages.get(workload.name), ledger.grants)
     unreadable = sight.unknown_runtimes
+    blind = _Unreadable(unreadable) if unreadable else None
     for group in groups.values():
         if group.outgoing and group.workload.strategy not in STAGED:
             _end_failed_rollout(group, ledger)
@@ -264,8 +272,8 @@ def sort_containers(
                 beliefs.sort(key=_order)
         if asked:
             group.earlier = _earlier(group, asked)
-        if unreadable:
-            group.unreadable_nodes = tuple(sorted(node for node in set(group.workload.nodes) if node in unreadable))
+        if blind is not None:
+            group.unreadable_nodes = blind.of(group.workload.nodes)
     orphans.sort(key=lambda fact: (fact.name, fact.node))
     down.sort(key=lambda entry: (entry[1].fact.name, entry[1].fact.node))
     return Roster(
@@ -284,6 +292,22 @@ def sort_containers(
         asked=asked,
         selected=_selected(groups, asked) if asked else {},
     )
+
+
+class _Unreadable:
+    """The unreadable nodes of each workload. Workloads share their lists of nodes, so each list is searched once."""
+
+    def __init__(self, unreadable: Mapping[str, object]) -> None:
+        self._unreadable = unreadable
+        self._known: dict[int, tuple[str, ...]] = {}
+
+    def of(self, nodes: Sequence[str]) -> tuple[str, ...]:
+        """Those of this list, sorted."""
+        known = self._known.get(id(nodes))
+        if known is None:
+            few, many = sorted((nodes, self._unreadable), key=len)
+            known = self._known[id(nodes)] = tuple(sorted(node for node in few if node in many))
+        return known
 
 
 def _verdicts(asked: Asked, fact: ContainerFact, observed: Observed) -> Mapping[Generation, Probes]:

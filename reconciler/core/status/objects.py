@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from manifests.values.desired import Desired, Workload
+from manifests.values.desired import Desired
 from manifests.values.rollouts import STAGED
 from providers.facts import ContainerFact, ContainerState, Generation, PoolFact, Probes, ProbeValue
 from reconciler.core.dns import record_lists
@@ -18,13 +18,13 @@ from reconciler.core.exits.grants import returns
 from reconciler.core.health.belief import Belief, Sight
 from reconciler.core.limits import suspensions
 from reconciler.core.model.instant import Now
-from reconciler.core.model.ledger import Grant, Ledger
+from reconciler.core.model.ledger import Grant
 from reconciler.core.model.observed import Observed
 from reconciler.core.model.reasons import Act, Hold, Rule
 from reconciler.core.model.revision import why_failed
-from reconciler.core.replicas import memory
+from reconciler.core.replicas import memory, passed_probes
 from reconciler.core.replicas.availability import Availability
-from reconciler.core.replicas.roster import Roster, replica_name
+from reconciler.core.replicas.roster import Group, Roster, nodes_in_use, replica_name
 from reconciler.core.replicas.snapshot import Snapshot
 from reconciler.core.rollouts import replacement
 from reconciler.core.status import endpoints, revisions, serving
@@ -68,10 +68,11 @@ class Status:
     names: Names | None = None
 
 
-def _suspended(key: str, workload: Workload, ledger: Ledger, desired: Desired) -> bool:
-    """Whether a suspension or the deny list stops a workload, or one of its nodes."""
-    keys = {key, *(suspensions.node_key(node) for node in workload.nodes)}
-    return not keys.isdisjoint(ledger.suspensions) or not keys.isdisjoint(desired.guard.deny)
+def _suspended(group: Group, stopped: Container[str]) -> bool:
+    """Whether a suspension or the deny list (`stopped`: their keys) stops a workload, or a node that its replicas use."""
+    if group.workload.key in stopped:
+        return True
+    return any(suspensions.node_key(node) in stopped for node in nodes_in_use(group))
 
 
 def assess(snap: Snapshot, counts: Mapping[str, Availability], names: Names | None = None) -> Status:
@@ -79,13 +80,13 @@ def assess(snap: Snapshot, counts: Mapping[str, Availability], names: Names | No
     ledger = snap.observed.ledger
     rows: list[WorkloadStatus] = []
     all_suspended = snap.desired.guard.suspend or "*" in ledger.suspensions
-    some_suspended = bool(ledger.suspensions or snap.desired.guard.deny)
+    stopped = {*ledger.suspensions, *snap.desired.guard.deny}
     for key, group in snap.roster.groups.items():
         count, workload = counts[key], group.workload
         existing = len(group.current) + len(group.outgoing) + len(group.surplus)
         if group.unreadable_nodes:
             condition = Condition.UNKNOWN
-        elif all_suspended or workload.suspend or (some_suspended and _suspended(key, workload, ledger, snap.desired)):
+        elif all_suspended or workload.suspend or (stopped and _suspended(group, stopped)):
             condition = Condition.SUSPENDED
         elif count.current >= workload.replicas and existing == workload.replicas:
             condition = Condition.READY
@@ -176,7 +177,7 @@ class _Context(NamedTuple):
     """Facts about all replicas: grants of recreations by replica, weights by container, what gets traffic, and what is held.
 
     failed, held: ids of containers whose restarts have stopped, or of which an action is held. asked: replicas with a hold that is about
-    no container, such as an operator's drain.
+    no container, such as an operator's drain. stopped: the keys of suspensions and of the deny list.
     """
 
     recreated: Mapping[str, Grant]
@@ -185,6 +186,7 @@ class _Context(NamedTuple):
     asked: frozenset[str]
     weights: Mapping[str, int]
     carrying: Mapping[str, bool | None]
+    stopped: frozenset[str]
 
 
 def _context(status: Status, holds: Sequence[Hold], facts: Mapping[tuple[str, str], PoolFact]) -> _Context:
@@ -194,7 +196,8 @@ def _context(status: Status, holds: Sequence[Hold], facts: Mapping[tuple[str, st
     failed = frozenset(container for hold in holds if hold.rule is Rule.FAILED for container in hold.held.containers)
     held = frozenset(container for hold in holds for container in hold.held.containers)
     asked = frozenset(hold.object for hold in holds if not hold.held.containers and hold.held.act is not Act.CREATE)
-    return _Context(recreated, failed, held, asked, _weights(status, facts), carrying)
+    stopped = frozenset([*status.observed.ledger.suspensions, *(() if desired is None else desired.guard.deny)])
+    return _Context(recreated, failed, held, asked, _weights(status, facts), carrying, stopped)
 
 
 def _replica(status: Status, key: str, belief: Belief, role: str, context: _Context, now: Now) -> dict[str, Any]:
@@ -215,7 +218,7 @@ def _replica(status: Status, key: str, belief: Belief, role: str, context: _Cont
         "address": fact.address,
         "weight": context.weights.get(fact.name),
         "probes": {
-            name: _probe(verdicts, name, memory.path_of(key, name, fact.node) in ledger.passed, now)
+            name: _probe(verdicts, name, passed_probes.has_passed(ledger, key, fact, name), now)
             for name in ("startup", "liveness", "readiness")
         },
         "attempts": len(ledger.attempts.get(replica, ())),
@@ -243,7 +246,7 @@ def _workload(status: Status, workload: WorkloadStatus, instance: str, context: 
         "containers": [container.name for container in (template.container, *template.sidecars)],
         "replicas": [_replica(status, workload.key, belief, role, context, now) for belief, role in members],
         "serving": serving.rows(status.observed.ledger, group, context.carrying),
-        "suspended_by": _suspended_by(status, group.workload, now),
+        "suspended_by": _suspended_by(status, group, context.stopped, now),
         "missing": [
             replica_name(group.workload, instance, ordinal)
             for ordinal in range(workload.wanted)
@@ -252,17 +255,18 @@ def _workload(status: Status, workload: WorkloadStatus, instance: str, context: 
     }
 
 
-def _suspended_by(status: Status, workload: Workload, now: Now) -> list[dict[str, Any]]:
-    """Everything that suspends a workload or one of its nodes, each with its end (wall clock, ns; None: no end) and the next step.
+def _suspended_by(status: Status, group: Group, stopped: Container[str], now: Now) -> list[dict[str, Any]]:
+    """Everything that suspends a workload or a node that it uses, each with its end (wall clock, ns; None: no end) and the next step.
 
-    `declared` tells that the manifests do, so that only a change of them ends it.
+    `stopped`: the keys of all suspensions and of the deny list. `declared` tells that the manifests do, so that only a change of them ends it.
     """
-    desired, ledger = status.desired, status.observed.ledger
+    desired, ledger, workload = status.desired, status.observed.ledger, group.workload
     if desired is None:
         return []
+    nodes = [node for node in nodes_in_use(group) if suspensions.node_key(node) in stopped] if stopped else []
     holds: dict[Hold, None] = {}
     declared: set[Hold] = set()
-    for node in workload.nodes or ("",):
+    for node in nodes or ("",):
         subject = suspensions.Subject(workload.key, workload.key, node, workload.suspend)
         holds |= dict.fromkeys(suspensions.suspended(desired, ledger, subject, "", now))
         declared |= set(suspensions.suspended(desired, replace(ledger, suspensions={}), subject, "", now))

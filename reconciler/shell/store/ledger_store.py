@@ -5,7 +5,7 @@ from collections.abc import Collection
 
 from reconciler.core.model.instant import Now
 from reconciler.core.model.ledger import Ledger
-from reconciler.core.model.ledger_codec import protected, read_rows, to_rows
+from reconciler.core.model.ledger_codec import is_migrated, protected, read_rows, to_rows
 from reconciler.shell.reporter import Reporter
 from reconciler.shell.store.ports import Memory
 
@@ -29,6 +29,8 @@ class LedgerStore:
         if undecodable:
             self._memory.quarantine(undecodable)
             self._rows = {key: text for key, text in self._rows.items() if key not in undecodable}
+        if is_migrated(ledger, self._rows):
+            self._rows = to_rows(ledger)
         self._saved = ledger
         damaged = {(section, key): cause for section, key, cause in self._memory.damaged()} or undecodable
         for (section, key), cause in damaged.items():

@@ -9,10 +9,10 @@ from manifests.values.limits import Rate, RestartLimits
 from providers.facts import Probes, ProbeValue
 from reconciler.core.decide import decide
 from reconciler.core.model.ledger import Escalation, Grant
+from reconciler.core.model.passed_probe import probe_key
 from reconciler.core.model.reasons import Rule
-from reconciler.core.replicas.memory import path_of
 from tests.builders import NOW, PASS, Scene, ago, probe
-from tests.sim.manifest import NODE, Shop, Spec
+from tests.sim.manifest import Shop, Spec
 
 WIDE = RestartLimits(workload=Rate(600, 600), node=Rate(600, 600), total=Rate(600, 600), in_flight=50)
 
@@ -48,10 +48,10 @@ def test_as_many_are_healed_at_once_as_the_budget_has_room_for(allowed, together
 def test_the_hold_of_a_failed_replica_names_the_probe_that_never_passed(passed):
     desired, scene = healing(Spec(replicas=1), 0)
     row = Escalation(7, Spec().revision, ago(5))
-    paths = frozenset({path_of("workload/web", "liveness", NODE)} if passed else ())
-    scene.ledger = replace(scene.ledger, escalations={"workload/web/0": row}, passed=paths)
+    known = frozenset({probe_key("workload/web", Spec().revision, "liveness")} if passed else ())
+    scene.ledger = replace(scene.ledger, escalations={"workload/web/0": row}, passed=known)
     (hold,) = [hold for hold in decide(desired, scene.observed(), NOW).holds if hold.rule is Rule.FAILED]
-    assert ("its liveness probe has never passed on" in hold.message) is not passed
+    assert (f"its liveness probe has never passed in revision {Spec().revision[:8]}" in hold.message) is not passed
     assert ("check that its liveness probe is configured correctly" in hold.next_step) is not passed
     assert "reconcile resume workload/web/0" in hold.next_step
 

@@ -34,6 +34,7 @@ from reconciler.core.model.adopted import Adopted
 from reconciler.core.model.ledger import Grant, Ledger
 from reconciler.core.model.ledger_codec import from_rows, to_rows
 from reconciler.core.model.observed import Observed
+from reconciler.core.model.passed_probe import probe_key
 from reconciler.core.model.reasons import Reason, Rule
 from reconciler.core.replicas import adoption
 from reconciler.core.replicas.adoption import wanted_live
@@ -326,7 +327,7 @@ def test_a_failed_liveness_restarts_an_adopted_container_by_its_identity():
     world.in_pool(*world.facts)
     desired = adopting()
     generation = world.facts[0].generation
-    world.ledger = replace(world.ledger, passed=frozenset({f"{WEB.key}|liveness|{NODE}"}))
+    world.ledger = replace(world.ledger, passed=frozenset({probe_key(WEB.key, WEB.revision, "liveness")}))
     world.probes[generation] = Probes(None, FAIL, FAIL)
     decision = decide(desired, world.observed(), NOW)
     assert decision.ledger.grants["id-web-1"].object == "workload/web/0"

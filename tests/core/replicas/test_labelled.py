@@ -17,6 +17,7 @@ from reconciler.core.model.instant import Instant, Now
 from reconciler.core.model.ledger import Grant, Ledger
 from reconciler.core.model.ledger_fold import Command, apply_commands
 from reconciler.core.model.observed import Observed
+from reconciler.core.model.passed_probe import probe_key
 from reconciler.core.model.probe_context import Context
 from reconciler.core.model.reasons import Reason, Rule
 from reconciler.core.replicas.labelled import group_key
@@ -28,7 +29,8 @@ TEXT = '[{"name": "web", "livenessProbe": {"tcpSocket": {"port": 80}}}]'
 PROBE = Probe(ProbeKind.TCP, 80)
 KEY = f"container/{NODE}/shop-web"
 GATES = Ledger(
-    source="git:shop", passed=frozenset({f"{KEY}|liveness|{NODE}", f"container/{NODE}/lone|liveness|{NODE}"})
+    source="git:shop",
+    passed=frozenset(probe_key(key, "", "liveness") for key in (KEY, f"container/{NODE}/lone")),
 )
 
 
