@@ -1,14 +1,16 @@
-"""The time of one decision in a converged world, by number of workloads.
+"""The time of one decision in a converged world, by number of workloads, and by the number of nodes that each may use.
 
-Run by `make bench`; prints a Markdown table. CPU seconds of this process. The garbage collector is off during a decision, as in
-the loop.
+Run by `make bench`; prints two Markdown tables. CPU seconds of this process. The garbage collector is off during a decision, as in
+the loop. The rows of the second table alternate within one run, so that their ratio can be compared between machines.
 """
 
 import gc
 import resource
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
+from statistics import median
 
 from manifests.values.desired import (
     SECOND,
@@ -45,18 +47,34 @@ from providers.facts import (
     container_name,
 )
 from reconciler.core.decide import decide
+from reconciler.core.decision import Decision
 from reconciler.core.model.instant import Now
 from reconciler.core.model.observed import Observed
 
 REPLICAS = 3
+FLEET = 5_000
+"""Nodes of the second table, and workloads of `NODES_USED` replicas."""
+
+NODES_USED = 10
+"""Replicas of a workload of the second table, each on a node of its own."""
+
 NOW = Now(1_800_000_000 * SECOND, 10_000 * SECOND, "boot")
 
 
-def world(count: int) -> tuple[Desired, Observed]:
-    """`count` workloads of three ready replicas, each behind a service, a pool and a name. Everything is converged."""
+def world(
+    count: int, replicas: int = REPLICAS, nodes: Sequence[Sequence[str]] = (("local",),)
+) -> tuple[Desired, Observed]:
+    """`count` workloads of ready replicas, each behind a service, a pool and a name. Everything is converged.
+
+    Args:
+        count: how many workloads.
+        replicas: of each workload.
+        nodes: the nodes that the workloads may use, in turn: the first workload the first entry, and so on.
+    """
     probe = Probe(ProbeKind.HTTP, port=8080)
     workloads, services, policies = [], [], []
-    facts, probes, pools = [], {}, {}
+    facts: dict[str, list[ContainerFact]] = {node: [] for usable in nodes for node in usable}
+    probes, pools = {}, {}
     records: dict[RecordKey, RecordSet] = {}
     owners: dict[RecordKey, str] = {}
     services_of = {}
@@ -66,7 +84,8 @@ def world(count: int) -> tuple[Desired, Observed]:
         name = f"w{index:05d}"
         container = Container("app", ("run",), ports=(Port("http", 8080),), liveness=probe, readiness=probe)
         template = Template((("app", name),), container, revision=f"{index:016x}")
-        workloads.append(Workload(f"workload/{name}", name, ("local",), REPLICAS, template))
+        usable = tuple(nodes[index % len(nodes)])
+        workloads.append(Workload(f"workload/{name}", name, usable, replicas, template))
         services.append(
             Service(f"service/{name}", name, (Backend(f"workload/{name}", 8080),), (Balancer("pool", name),))
         )
@@ -75,13 +94,14 @@ def world(count: int) -> tuple[Desired, Observed]:
         target = Target("here", Publish.ENDPOINTS, f"service/{name}")
         policies.append(DNSPolicy(f"dnspolicy/{name}", name, host, "zone", zone, (target,)))
         members, addresses = [], []
-        for ordinal in range(REPLICAS):
+        for ordinal in range(replicas):
             mark = Mark("bench", name, ordinal, template.revision)
-            number = index * REPLICAS + ordinal
+            number = index * replicas + ordinal
+            node = usable[ordinal % len(usable)]
             address = f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}"
-            facts.append(
+            facts[node].append(
                 ContainerFact(
-                    "local",
+                    node,
                     container_name(mark),
                     f"id{number}",
                     ContainerState.RUNNING,
@@ -112,7 +132,7 @@ def world(count: int) -> tuple[Desired, Observed]:
         services_of,
     )
     observed = Observed(
-        runtimes={"local": Known(tuple(facts), "local", NOW.steady)},
+        runtimes={node: Known(tuple(of_node), node, NOW.steady) for node, of_node in facts.items()},
         pools=pools,
         zones={("zone", zone): Known(ZoneFact(zone, 1, records, owners), "zone", NOW.steady)},
         probes=probes,
@@ -120,34 +140,69 @@ def world(count: int) -> tuple[Desired, Observed]:
     return desired, observed
 
 
-def settled(count: int) -> tuple[Desired, Observed]:
+def fleet(count: int, *, every: bool, used: int = NODES_USED) -> tuple[Desired, Observed]:
+    """`count` workloads of `used` replicas on `count` nodes, each replica on a node of its own, `used` replicas on each node.
+
+    Args:
+        count: how many workloads, and how many nodes.
+        every: each workload may use every node; else only those where its replicas are.
+        used: replicas of a workload.
+    """
+    names = [f"node-{index:05d}" for index in range(count)]
+    # The replicas of a workload are on the first nodes of its list, so each list begins where the one before has its second node.
+    turned = ((*names[index:], *names[:index]) for index in range(count))
+    return world(count, used, [usable if every else usable[:used] for usable in turned])
+
+
+def settled(desired: Desired, observed: Observed) -> tuple[Desired, Observed]:
     """The same with the ledger after the first decision."""
-    desired, observed = world(count)
     first = decide(desired, observed, NOW)
     # The world above belongs to an instance without a ledger. Once its history is known, nothing remains to be written.
     ledger = first.ledger
     return desired, replace(observed, ledger=replace(ledger, history_lost=None, source="bench"))
 
 
+def one_fails(observed: Observed) -> Observed:
+    """The same while one replica fails its liveness probe: a decision grants its restart and begins again with that."""
+    fail = ProbeFact(ProbeValue.FAIL, ProbeValue.FAIL, 9, 3, NOW.steady - SECOND, NOW.steady, 60 * SECOND)
+    generation = next(iter(observed.probes))
+    return replace(observed, probes={**observed.probes, generation: Probes(None, fail, fail)})
+
+
+def spent(desired: Desired, observed: Observed) -> tuple[float, Decision]:
+    """(CPU seconds of a decision, the decision)."""
+    gc.disable()
+    begun = time.process_time()
+    decision = decide(desired, observed, NOW)
+    seconds = time.process_time() - begun
+    gc.enable()
+    return seconds, decision
+
+
 def measure(count: int, times: int = 5) -> tuple[float, int, float]:
     """(median CPU seconds of a decision, steps, peak MB)."""
-    desired, observed = settled(count)
-    spent = []
-    steps = 0
-    for _ in range(times):
-        gc.disable()
-        begun = time.process_time()
-        decision = decide(desired, observed, NOW)
-        spent.append(time.process_time() - begun)
-        gc.enable()
-        steps = len(decision.steps)
-    return sorted(spent)[times // 2], steps, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    desired, observed = settled(*world(count))
+    runs = [spent(desired, observed) for _ in range(times)]
+    seconds = median(seconds for seconds, _ in runs)
+    return seconds, len(runs[-1][1].steps), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def compare_nodes(count: int = FLEET, times: int = 5) -> None:
+    """Print the second table: the same decision when a workload may use few nodes, and when it may use all of them."""
+    print(f"\n| {count * NODES_USED:,} replicas on {count:,} nodes | {NODES_USED} nodes per workload, CPU s |", end="")
+    print(" every node per workload, CPU s | ratio |\n| --- | --- | --- | --- |")
+    few, every = (settled(*fleet(count, every=may_use_every)) for may_use_every in (False, True))
+    for name, change in (("converged", lambda observed: observed), ("one replica fails", one_fails)):
+        cases = [(desired, change(observed)) for desired, observed in (few, every)]
+        runs = [[spent(*case)[0] for case in cases] for _ in range(times)]
+        seconds = [median(column) for column in zip(*runs, strict=True)]
+        print(f"| {name} | {seconds[0]:.3f} | {seconds[1]:.3f} | {seconds[1] / seconds[0]:.2f} |", flush=True)
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the tables."""
     if sys.argv[1:2] == ["--load"]:
-        desired, observed = settled(10_000)
+        desired, observed = settled(*world(10_000))
         until = time.monotonic() + float(sys.argv[2])
         while time.monotonic() < until:
             decide(desired, observed, NOW)
@@ -155,8 +210,9 @@ def main() -> None:
     print("| workloads x 3 replicas | one decision, CPU s | us per replica | steps | peak RSS MB |")
     print("| --- | --- | --- | --- | --- |")
     for count in (1_000, 2_500, 5_000, 10_000):
-        spent, steps, peak = measure(count)
-        print(f"| {count:,} | {spent:.3f} | {spent * 1e6 / count / REPLICAS:.1f} | {steps} | {peak:.0f} |")
+        seconds, steps, peak = measure(count)
+        print(f"| {count:,} | {seconds:.3f} | {seconds * 1e6 / count / REPLICAS:.1f} | {steps} | {peak:.0f} |")
+    compare_nodes()
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ import urllib.request
 from dataclasses import replace
 from pathlib import Path
 
-from bench.decide import NOW, settled
+from bench.decide import NOW, settled, world
 from providers.facts import Probes, ProbeValue
 from reconciler.core.decide import decide
 from reconciler.metrics.monitoring import Monitoring
@@ -133,7 +133,7 @@ def latencies(seconds: float) -> dict[bool, list[float]]:
     Short blocks without and with metrics alternate, because other work on the machine comes and goes. In the middle of each block
     with metrics comes a scrape, on another thread.
     """
-    desired, observed = settled(REPLICAS // 3)
+    desired, observed = settled(*world(REPLICAS // 3))
     generations = list(observed.probes)
     monitors = {metrics: Monitoring(SystemClock(), textfile=metrics) for metrics in (False, True)}
     for monitoring in monitors.values():

@@ -166,18 +166,9 @@ def watch(snap: Snapshot, ledger: Ledger) -> Outbreaks:
     for key in sorted(failing | {outbreak for outbreak in ledger.outbreaks if outbreak in snap.roster.groups}):
         group = snap.roster.groups[key]
         look.judge(key, _replicas(group), window_of(group), healthy)
-    for node, groups in sorted(_by_node(snap.roster, failing, ledger).items()):
-        members = {
-            name: belief for group in groups for name, belief in _replicas(group).items() if belief.fact.node == node
-        }
-        bad = [
-            group
-            for group in groups
-            if any(belief.live is _FAIL and belief.fact.node == node for belief in group.current.values())
-        ]
-        if len(bad) > 1 or f"node/{node}" in ledger.outbreaks:
-            window = max((window_of(group) for group in groups), default=0)
-            look.judge(f"node/{node}", members, window, healthy)
+    for node, used in sorted(_by_node(snap.roster, failing, ledger).items()):
+        if len(used.failing) > 1 or f"node/{node}" in ledger.outbreaks:
+            look.judge(f"node/{node}", used.members, used.window, healthy)
     suspect = frozenset(look.suspect)
     return Outbreaks(look.rows, look.active, look.of, suspect, _sound(snap, failing), look.settled_at)
 
@@ -206,8 +197,20 @@ def _replicas(group: Group) -> dict[str, Belief]:
     return {memory.replica_of(group.workload.key, ordinal): belief for ordinal, belief in group.current.items()}
 
 
-def _by_node(roster: Roster, failing: Collection[str], ledger: Ledger) -> dict[str, list[Group]]:
-    """The groups with probes on every node where containers of several workloads fail, or where a mass failure is remembered."""
+@dataclass(slots=True)
+class _Node:
+    """The replicas with probes on one node, the longest window of their groups, and the keys of the groups with a failing one."""
+
+    members: dict[str, Belief] = field(default_factory=dict)
+    window: int = 0
+    failing: set[str] = field(default_factory=set)
+
+
+def _by_node(roster: Roster, failing: Collection[str], ledger: Ledger) -> dict[str, _Node]:
+    """What runs on every node where containers fail, or where a mass failure is remembered.
+
+    One pass over the replicas: a workload that may use many nodes costs no more than its replicas.
+    """
     nodes = {outbreak.partition("/")[2] for outbreak in ledger.outbreaks if outbreak.startswith("node/")}
     if len(failing) > 1:
         nodes |= {
@@ -216,11 +219,16 @@ def _by_node(roster: Roster, failing: Collection[str], ledger: Ledger) -> dict[s
             for belief in roster.groups[key].current.values()
             if belief.live is _FAIL
         }
-    by_node: dict[str, list[Group]] = {node: [] for node in nodes}
-    for _, group in sorted(roster.groups.items()) if nodes else ():
-        if window_of(group):
-            for node in nodes.intersection(group.workload.nodes):
-                by_node[node].append(group)
+    by_node = {node: _Node() for node in nodes}
+    for key, group in roster.groups.items() if nodes else ():
+        window = window_of(group)
+        for name, belief in _replicas(group).items() if window else ():
+            used = by_node.get(belief.fact.node)
+            if used is not None:
+                used.members[name] = belief
+                used.window = max(used.window, window)
+                if belief.live is _FAIL:
+                    used.failing.add(key)
     return by_node
 
 

@@ -48,12 +48,11 @@ class RestartCounters:
         """Node -> for how many of its running containers with probes the prober fails, and the number of such containers."""
         counts: dict[str, tuple[int, int]] = {}
         for group in self.snap.roster.groups.values():
-            nodes = group.workload.nodes
             if all(container.liveness is None and container.startup is None for container in group.probed):
                 continue
             for belief in group.current.values():
                 node = belief.fact.node
-                if belief.fact.state is not ContainerState.RUNNING or node not in nodes:
+                if belief.fact.state is not ContainerState.RUNNING:
                     continue
                 verdicts = self.snap.observed.probes.get(belief.fact.generation)
                 ours = verdicts is not None and (

@@ -79,8 +79,9 @@ def adopt(
     out.rows.update((key, row) for key, row in rows.items() if row.node in nodes)
     by_key = {workload.key: workload for workload in desired.workloads}
     matched: dict[str, list[tuple[ContainerFact, Adopted | None]]] = {}
+    named = _Named(adopting)
     for fact in sorted(_unmarked(runtimes), key=lambda unmarked: (unmarked.name, unmarked.node, unmarked.id)):
-        workloads = [workload for workload in adopting if matches(workload, fact)]
+        workloads = [workload for workload in named.by(fact) if matches(workload, fact)]
         row = rows.get(fact.id)
         owner = by_key.get(row.workload) if row is not None else None
         if owner is not None:
@@ -100,6 +101,29 @@ def adopt(
     for key, facts in sorted(matched.items()):
         _Adopter(desired, by_key[key], runtimes, out).adopt(facts)
     return out
+
+
+class _Named:
+    """The workloads whose `spec.adopt` may match a container, found by what it names: every node has unmarked containers."""
+
+    def __init__(self, adopting: Sequence[Workload]) -> None:
+        self._adopting = adopting
+        self._by_name: dict[str, list[int]] = {}
+        self._by_label: dict[tuple[str, str], list[int]] = {}
+        for place, workload in enumerate(adopting):
+            if workload.adopt is None:
+                continue
+            for name in workload.adopt.names:
+                self._by_name.setdefault(name, []).append(place)
+            if workload.adopt.labels:  # all of them must match, so one is enough to find it
+                self._by_label.setdefault(workload.adopt.labels[0], []).append(place)
+
+    def by(self, fact: ContainerFact) -> list[Workload]:
+        """Those that name this container or one of its labels, in the order of the manifests."""
+        places = set(self._by_name.get(fact.name, ()))
+        for label in fact.labels if self._by_label else ():
+            places.update(self._by_label.get(label, ()))
+        return [self._adopting[place] for place in sorted(places)]
 
 
 def _unmarked(runtimes: Mapping[str, Sequence[ContainerFact]]) -> Iterator[ContainerFact]:

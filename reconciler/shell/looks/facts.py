@@ -59,7 +59,7 @@ class Looks:
         self._believed_until: dict[tuple[Role, str], int] = {}
         self._retries: set[tuple[Role, str]] = set()
         self._zone_tried: dict[tuple[str, str], int] = {}
-        self._written: dict[tuple[str, str], int] = {}
+        self._written: dict[str, dict[str, int]] = {}
         self._desired: Desired | None = None
 
     def set_desired(self, desired: Desired) -> None:
@@ -81,6 +81,7 @@ class Looks:
         self._under_way.clear()
         self._again.clear()
         self.runtimes = {name: facts for name, facts in self.runtimes.items() if name in providers.runtimes}
+        self._written = {name: names for name, names in self._written.items() if name in providers.runtimes}
         self.pools = {key: pool for key, pool in self.pools.items() if key[0] in providers.endpoints}
         self.zones = {key: zone for key, zone in self.zones.items() if key[0] in providers.dns}
 
@@ -191,13 +192,16 @@ class Looks:
         before = self.runtimes.get(name)
         if isinstance(before, Known):
             # A read-back after a write is newer than a look that began before the write.
-            newer = {fact.name: fact for fact in before.value if self._written.get((name, fact.name), 0) >= began}
-            written = {container for (node, container), at in self._written.items() if node == name and at >= began}
+            written = {container for container, at in self._written.get(name, {}).items() if at >= began}
+            newer = {fact.name: fact for fact in before.value if fact.name in written}
             if written:
                 ids = {fact.id for fact in newer.values()}  # a container may have been renamed in between
                 others = tuple(fact for fact in facts if fact.name not in written and fact.id not in ids)
                 facts = others + tuple(newer.values())
-        self._written = {key: at for key, at in self._written.items() if at >= began - 60 * SECOND}
+        if name in self._written:
+            recent = {container: at for container, at in self._written.pop(name).items() if at >= began - 60 * SECOND}
+            if recent:
+                self._written[name] = recent
         changed = not isinstance(before, Known) or before.value != facts
         self.version += changed
         self.runtimes[name] = Known(facts, name, began)
@@ -334,7 +338,7 @@ class Looks:
             facts = await self.runner.run(lambda: provider.observe({container_id}))
         container = next(iter(self._recognise(facts)), None)
         names = {name} if container is None else {name, container.name}
-        self._written.update(dict.fromkeys(((node, changed) for changed in names), self.clock.now().steady))
+        self._written.setdefault(node, {}).update(dict.fromkeys(names, self.clock.now().steady))
         known = self.runtimes.get(node)
         if isinstance(known, Known):
             others = tuple(fact for fact in known.value if fact.name not in names)
