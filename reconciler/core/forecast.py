@@ -81,13 +81,9 @@ def _after(now: Now, steady: int) -> Now:
     return Now(now.wall + steady - now.steady, steady, now.boot)
 
 
-def _before(planned: list[Planned], step: Step, now: Now, times: dict[int, int]) -> tuple[int, ...]:
-    """The latest earlier step on the same document: the predecessor of a step that names none."""
-    document = step.object.split("/")[:2]
-    for earlier in reversed(planned):
-        if times[earlier.number] < now.steady and earlier.step.object.split("/")[:2] == document:
-            return (earlier.number,)
-    return ()
+def _document(step: Step) -> tuple[str, ...]:
+    """The document that a step is about, such as `workload`, `web`."""
+    return tuple(step.object.split("/")[:2])
 
 
 def _target_probes(desired: Desired, decision: Decision) -> frozenset[TargetProbe]:
@@ -157,6 +153,7 @@ def forecast(desired: Desired, observed: Observed, now: Now) -> Plan:
     planned: list[Planned] = []
     numbers: dict[str, int] = {}
     times: dict[int, int] = {0: start}
+    latest: dict[tuple[str, ...], int] = {}  # the last step of each document, without those of the present decision
     known: frozenset[TargetProbe] | None = None
     changed: tuple[Changed, ...] | None = None
     truncated = f"no convergence after {DECISIONS} decisions"
@@ -169,15 +166,19 @@ def forecast(desired: Desired, observed: Observed, now: Now) -> Plan:
         before = observed
         observed = _proven(_passing(observed, probes - known, now), decision, now)
         if decision.steps:
+            first = len(planned)
             for step in decision.steps:
                 after = tuple(sorted({numbers[follow] for follow in step.follows if follow in numbers}))
-                if not after:
-                    after = _before(planned, step, now, times)
+                if not after and _document(step) in latest:
+                    after = (latest[_document(step)],)
                 number = len(planned) + 1
                 since = max((times[earlier] for earlier in after), default=start)
                 planned.append(Planned(number, after, now.steady - since, step))
-                observed = effects.fold(observed, step, now)
                 numbers[step.id], times[number] = number, now.steady
+            latest |= {_document(done.step): done.number for done in planned[first:]}
+            # Folding a step costs a copy of the facts, so a plan that ends here does without.
+            for step in decision.steps if len(planned) < STEPS else ():
+                observed = effects.fold(observed, step, now)
             upcoming: int | None = now.steady + 1
         else:
             upcoming = _next(decision, now) if observed is before else now.steady + 1
