@@ -30,7 +30,7 @@ class Finding:
 
 
 def _named(desired: Desired, role: Role, name: str) -> list[str]:
-    """The pools or zones of a provider that the manifests name; for a runtime, its workloads."""
+    """The pools or zones of a provider that the manifests name; none for a runtime, which is looked at as a whole."""
     if role is Role.ENDPOINTS:
         return sorted(
             {
@@ -42,7 +42,7 @@ def _named(desired: Desired, role: Role, name: str) -> list[str]:
         )
     if role is Role.DNS:
         return sorted(zone for provider, zone in desired.zones if provider == name)
-    return sorted(workload.key for workload in desired.workloads if name in workload.nodes)
+    return []
 
 
 def _count(number: int, noun: str) -> str:
