@@ -8,7 +8,7 @@ import gc
 import resource
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from statistics import median
 
@@ -28,6 +28,7 @@ from manifests.values.desired import (
     Workload,
 )
 from manifests.values.dns import DNSPolicy, Publish, Target
+from manifests.values.nodes import Nodes
 from providers.facts import (
     ContainerFact,
     ContainerState,
@@ -43,6 +44,7 @@ from providers.facts import (
     ProbeValue,
     RecordKey,
     RecordSet,
+    Unknown,
     ZoneFact,
     container_name,
 )
@@ -57,6 +59,9 @@ FLEET = 5_000
 
 NODES_USED = 10
 """Replicas of a workload of the second table, each on a node of its own."""
+
+LISTS = 50
+"""Lists of nodes of the second table. Manifests with equal lists share one; those that name all nodes are few in practice."""
 
 NOW = Now(1_800_000_000 * SECOND, 10_000 * SECOND, "boot")
 
@@ -74,6 +79,7 @@ def world(
     probe = Probe(ProbeKind.HTTP, port=8080)
     workloads, services, policies = [], [], []
     facts: dict[str, list[ContainerFact]] = {node: [] for usable in nodes for node in usable}
+    lists = [Nodes(usable) for usable in nodes]
     probes, pools = {}, {}
     records: dict[RecordKey, RecordSet] = {}
     owners: dict[RecordKey, str] = {}
@@ -84,7 +90,7 @@ def world(
         name = f"w{index:05d}"
         container = Container("app", ("run",), ports=(Port("http", 8080),), liveness=probe, readiness=probe)
         template = Template((("app", name),), container, revision=f"{index:016x}")
-        usable = tuple(nodes[index % len(nodes)])
+        usable = lists[index % len(lists)]
         workloads.append(Workload(f"workload/{name}", name, usable, replicas, template))
         services.append(
             Service(f"service/{name}", name, (Backend(f"workload/{name}", 8080),), (Balancer("pool", name),))
@@ -140,18 +146,23 @@ def world(
     return desired, observed
 
 
-def fleet(count: int, *, every: bool, used: int = NODES_USED) -> tuple[Desired, Observed]:
-    """`count` workloads of `used` replicas on `count` nodes, each replica on a node of its own, `used` replicas on each node.
+def fleet(
+    count: int, *, every: bool, nodes: int = FLEET, used: int = NODES_USED, lists: int = LISTS
+) -> tuple[Desired, Observed]:
+    """`count` workloads of `used` replicas, each replica on a node of its own.
 
     Args:
-        count: how many workloads, and how many nodes.
+        count: how many workloads.
         every: each workload may use every node; else only those where its replicas are.
+        nodes: how many nodes.
         used: replicas of a workload.
+        lists: how many lists of nodes the workloads share. Their replicas are on the first nodes of their list.
     """
-    names = [f"node-{index:05d}" for index in range(count)]
-    # The replicas of a workload are on the first nodes of its list, so each list begins where the one before has its second node.
-    turned = ((*names[index:], *names[:index]) for index in range(count))
-    return world(count, used, [usable if every else usable[:used] for usable in turned])
+    names = [f"node-{index:05d}" for index in range(nodes)]
+    turned = [(*names[first:], *names[:first]) for first in range(0, nodes, max(used, nodes // lists))]
+    desired, observed = world(count, used, [usable if every else usable[:used] for usable in turned])
+    empty = {name: Known((), name, NOW.steady) for name in names}
+    return desired, replace(observed, runtimes={**empty, **observed.runtimes})
 
 
 def settled(desired: Desired, observed: Observed) -> tuple[Desired, Observed]:
@@ -167,6 +178,12 @@ def one_fails(observed: Observed) -> Observed:
     fail = ProbeFact(ProbeValue.FAIL, ProbeValue.FAIL, 9, 3, NOW.steady - SECOND, NOW.steady, 60 * SECOND)
     generation = next(iter(observed.probes))
     return replace(observed, probes={**observed.probes, generation: Probes(None, fail, fail)})
+
+
+def one_silent(observed: Observed) -> Observed:
+    """The same while one node with replicas cannot be read."""
+    node = next(node for node, known in observed.runtimes.items() if isinstance(known, Known) and known.value)
+    return replace(observed, runtimes={**observed.runtimes, node: Unknown("no answer", node, NOW.steady)})
 
 
 def spent(desired: Desired, observed: Observed) -> tuple[float, Decision]:
@@ -187,14 +204,19 @@ def measure(count: int, times: int = 5) -> tuple[float, int, float]:
     return seconds, len(runs[-1][1].steps), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def compare_nodes(count: int = FLEET, times: int = 5) -> None:
+def compare_nodes(times: int = 5) -> None:
     """Print the second table: the same decision when a workload may use few nodes, and when it may use all of them."""
-    print(f"\n| {count * NODES_USED:,} replicas on {count:,} nodes | {NODES_USED} nodes per workload, CPU s |", end="")
+    print(f"\n| {FLEET * NODES_USED:,} replicas on {FLEET:,} nodes | {NODES_USED} nodes per workload, CPU s |", end="")
     print(" every node per workload, CPU s | ratio |\n| --- | --- | --- | --- |")
-    few, every = (settled(*fleet(count, every=may_use_every)) for may_use_every in (False, True))
-    for name, change in (("converged", lambda observed: observed), ("one replica fails", one_fails)):
-        cases = [(desired, change(observed)) for desired, observed in (few, every)]
-        runs = [[spent(*case)[0] for case in cases] for _ in range(times)]
+    few, every = (settled(*fleet(FLEET, every=may_use_every)) for may_use_every in (False, True))
+    cases: tuple[tuple[str, Callable[[Observed], Observed]], ...] = (
+        ("converged", lambda observed: observed),
+        ("one replica fails", one_fails),
+        ("one node cannot be read", one_silent),
+    )
+    for name, change in cases:
+        both = [(desired, change(observed)) for desired, observed in (few, every)]
+        runs = [[spent(*world)[0] for world in both] for _ in range(times)]
         seconds = [median(column) for column in zip(*runs, strict=True)]
         print(f"| {name} | {seconds[0]:.3f} | {seconds[1]:.3f} | {seconds[1] / seconds[0]:.2f} |", flush=True)
 

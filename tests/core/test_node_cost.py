@@ -12,10 +12,10 @@ from typing import Any, SupportsIndex, overload
 
 import pytest
 
-from bench.decide import NOW, fleet, one_fails, settled
+from bench.decide import NOW, fleet, one_fails, one_silent, settled
 from manifests.values.desired import Adopt, Desired
 from manifests.values.nodes import Nodes
-from providers.facts import ContainerFact, ContainerState, Known, Probes, Unknown
+from providers.facts import ContainerFact, ContainerState, Known, Probes
 from reconciler.core.decide import decide
 from reconciler.core.forecast import forecast
 from reconciler.core.model.ledger import Suspension
@@ -24,10 +24,13 @@ from reconciler.core.status.objects import rows
 from tests.builders import FAIL
 
 MANY, FEW = 80, 40
-"""Workloads, and nodes: more of both than replicas that the Guard lets restart at once, which cost each other something."""
+"""Workloads: more than replicas that the Guard lets restart at once, because these cost each other something."""
 
-USED = 4
-"""Replicas of a workload, each on a node of its own; the fewest nodes that a workload may use."""
+NODES = 10
+"""Nodes for each workload. There are more nodes than replicas, so that workloads x nodes is most of what would be counted."""
+
+USED, LISTS = 4, 4
+"""Replicas of a workload, each on a node of its own, and the number of lists of nodes that workloads share."""
 
 Case = Callable[[Desired, Observed], tuple[Desired, Observed]]
 
@@ -73,8 +76,7 @@ def _all_fail(desired: Desired, observed: Observed) -> tuple[Desired, Observed]:
 
 
 def _one_node_cannot_be_read(desired: Desired, observed: Observed) -> tuple[Desired, Observed]:
-    node = next(iter(observed.runtimes))
-    return desired, replace(observed, runtimes={**observed.runtimes, node: Unknown("timeout", node, NOW.steady)})
+    return desired, one_silent(observed)
 
 
 def _one_node_is_suspended(desired: Desired, observed: Observed) -> tuple[Desired, Observed]:
@@ -103,7 +105,7 @@ def _each_workload_adopts_and_each_node_has_foreign_containers(
 
 
 def _agents(node: str) -> Iterator[ContainerFact]:
-    for index in range(10):
+    for index in range(2):
         yield ContainerFact(node, f"agent-{index}", f"{node}-{index}", ContainerState.RUNNING)
 
 
@@ -142,8 +144,9 @@ def _counted(work: Callable[[], object]) -> int:
 
 
 def _world(count: int, every: bool, case: Case) -> tuple[Desired, Observed]:
-    desired, observed = settled(*fleet(count, every=every, used=USED))
-    listed = tuple(replace(workload, nodes=Counted(workload.nodes)) for workload in desired.workloads)
+    desired, observed = settled(*fleet(count, every=every, nodes=NODES * count, used=USED, lists=LISTS))
+    lists = {id(workload.nodes): Counted(workload.nodes) for workload in desired.workloads}
+    listed = tuple(replace(workload, nodes=lists[id(workload.nodes)]) for workload in desired.workloads)
     desired, observed = case(replace(desired, workloads=listed), observed)
     decide(desired, observed, NOW)  # what is collected once from new manifests
     return desired, observed
