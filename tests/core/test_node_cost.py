@@ -18,7 +18,7 @@ from manifests.values.nodes import Nodes
 from providers.facts import ContainerFact, ContainerState, Known, Probes
 from reconciler.core.decide import decide
 from reconciler.core.forecast import forecast
-from reconciler.core.model.ledger import Suspension
+from reconciler.core.model.ledger import Ledger, Suspension
 from reconciler.core.model.observed import Observed
 from reconciler.core.status.objects import rows
 from tests.builders import FAIL
@@ -79,6 +79,10 @@ def _one_node_cannot_be_read(desired: Desired, observed: Observed) -> tuple[Desi
     return desired, one_silent(observed)
 
 
+def _one_node_was_never_read(desired: Desired, observed: Observed) -> tuple[Desired, Observed]:
+    return desired, replace(one_silent(observed), ledger=Ledger(source="bench"))
+
+
 def _one_node_is_suspended(desired: Desired, observed: Observed) -> tuple[Desired, Observed]:
     node = next(iter(observed.runtimes))
     suspensions = {f"node/{node}": Suspension("ops", "kernel update", 0)}
@@ -119,6 +123,7 @@ CASES = [
     _one_replica_fails,
     _all_fail,
     _one_node_cannot_be_read,
+    _one_node_was_never_read,
     _one_node_is_suspended,
     _no_probe_has_passed,
     _each_workload_adopts_and_each_node_has_foreign_containers,
