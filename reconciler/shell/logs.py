@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import quote
 
+from manifests.escape import escape_line, json_text
 from reconciler.shell.clock import utc
 from reconciler.shell.journal import SOCKET, Journal, connected
 from reconciler.shell.log_context import current
@@ -29,10 +30,6 @@ MASK = "***"
 
 # Attributes of every record: all others came through `extra`.
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-
-# Control characters are escaped, so that external text can neither begin a new line nor control the terminal.
-_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
-
 
 FIELDS = ("kind", "object", "action", "cause", "rule", "outcome", "detail", "duration_seconds")
 """Fields of a record about a change, given as `extra`; see docs/running.md."""
@@ -187,7 +184,7 @@ class _Text(logging.Formatter):
         extra = "".join(f" {key}={value}" for key, value in _extra(record) if key not in FIELDS)
         line = f"{_time(record)} {record.levelname.lower()} {record.getMessage()}{extra}"
         trace = _trace(record)
-        text = _one_line(self._secrets.mask(line))
+        text = escape_line(self._secrets.mask(line))
         return f"{text}\n{_lines(self._secrets.mask(trace))}" if trace else text
 
 
@@ -202,7 +199,7 @@ class _JSON(logging.Formatter):
         self._secrets, self._ascii_only = secrets, ascii_only
 
     def format(self, record: logging.LogRecord) -> str:
-        return json.dumps(self.fields(record), ensure_ascii=self._ascii_only, default=str)
+        return json_text(self.fields(record), ensure_ascii=self._ascii_only, default=str)
 
     def fields(self, record: logging.LogRecord) -> dict[str, Any]:
         """The masked values of a record, by name."""
@@ -238,12 +235,9 @@ def _trace(record: logging.LogRecord) -> str:
     return "\n".join(parts)
 
 
-def _one_line(text: str) -> str:
-    return _CONTROL.sub(lambda match: repr(match.group())[1:-1], text)
-
-
 def _lines(text: str) -> str:
-    return "\n".join(map(_one_line, text.split("\n")))
+    """A traceback behind a bar, so that no line of an exception's text looks like a record."""
+    return "\n".join(f"| {escape_line(line)}" for line in text.split("\n"))
 
 
 def _masked(value: object, secrets: Secrets) -> object:
