@@ -98,10 +98,10 @@ def printable(line: str) -> str:
 
 def masked(text: str) -> str:
     """The text with a mask in place of every secret that this process has resolved."""
-    logs = sys.modules.get("reconciler.shell.logs")
-    if logs is None:  # then nothing that resolves secrets was imported either
+    secrets = sys.modules.get("reconciler.shell.secrets")
+    if secrets is None:  # then nothing that resolves secrets was imported either
         return text
-    return str(logs.SECRETS.mask(text))
+    return str(secrets.SECRETS.mask(text))
 
 
 _lost: list[OSError] = []
