@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
 
+from manifests.escape import escape
+
 CANDIDATES = 200
 """Most names that are compared for a suggestion: comparing is slow, and a tree may hold thousands of names."""
 
@@ -186,11 +188,18 @@ class Problem:
         """Whether the tree is valid in spite of the problem."""
         return self.code in WARNINGS
 
-    def render(self) -> str:
-        """`file:line:column: code: message`, with `warning:` before the code of a warning, and the hint indented below it."""
+    def lines(self) -> list[str]:
+        """`file:line:column: code: message`, with `warning:` before the code of a warning, and the hint indented below it.
+
+        Text from the manifests is escaped, so the message is one line.
+        """
         place = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
         head = f"{place}: {'warning: ' if self.is_warning else ''}{self.code}: {self.message}"
-        return "\n".join([head, *(f"    {line}" for line in self.hint.splitlines())])
+        return [escape(head), *(f"    {escape(line)}" for line in self.hint.split("\n") if self.hint)]
+
+    def render(self) -> str:
+        """`lines` as one text."""
+        return "\n".join(self.lines())
 
     def to_dict(self) -> dict[str, str | int]:
         """The problem as a JSON object; line and column are 0 when there is no place."""

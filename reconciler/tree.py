@@ -32,14 +32,17 @@ class AmbiguousInstance(Exception):
         super().__init__(path, instances, error)
         self.path, self.instances, self.error = path, instances, error
 
+    def lines(self) -> list[str]:
+        """The first problem of the manifests, the ids, and the next step."""
+        cause = next((problem.lines()[0] for problem in self.error.problems if not problem.is_warning), "")
+        return [
+            cause,
+            f"the manifests at {self.path} are invalid, and several instances have run with them: {', '.join(self.instances)}",
+            "next step: add --instance-id with one of them, or --state-dir",
+        ]
+
     def __str__(self) -> str:
-        cause = next(
-            (problem.render().partition("\n")[0] for problem in self.error.problems if not problem.is_warning), ""
-        )
-        return (
-            f"{cause}\nthe manifests at {self.path} are invalid, and several instances have run with them: "
-            f"{', '.join(self.instances)}\nnext step: add --instance-id with one of them, or --state-dir"
-        )
+        return "\n".join(self.lines())
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,6 @@ from reconciler.shell import daemon_view, doctor
 from reconciler.shell.clock import SystemClock
 from reconciler.shell.daemon_view import DaemonView
 from reconciler.shell.doctor import Finding
-from reconciler.shell.logs import SECRETS
 from reconciler.shell.looks.triggers import FileTrigger, Wake
 from reconciler.shell.looks.wake_pipe import wake_pipe
 from reconciler.shell.loop import Loop
@@ -45,6 +44,7 @@ from reconciler.shell.providers import Providers, ThreadRunner
 from reconciler.shell.pushing.credentials import Credentials
 from reconciler.shell.report.summary import Summary
 from reconciler.shell.reporter import ProgressReporter, Reporter
+from reconciler.shell.secrets import SECRETS
 from reconciler.shell.source import StoredManifests
 from reconciler.shell.store.archive import mark_removed
 from reconciler.shell.store.lock import Lock

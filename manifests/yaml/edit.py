@@ -43,7 +43,7 @@ def find(file: str, data: bytes, kind: str, name: str) -> Document | None:
     documents, problems = read_file(file, data)
     wrong = [problem for problem in problems if not problem.is_warning]
     if wrong:
-        raise Refused(wrong[0].render(), "correct the file; reconcile validate lists every problem")
+        raise Refused(wrong[0].lines()[0], "correct the file; reconcile validate lists every problem")
     matching = [document for document in documents if _named(document.value, kind, name)]
     if len(matching) > 1:
         raise Refused(f"{file} has {kind} '{name}' twice", "remove one of the two")

@@ -40,11 +40,11 @@ def plan_confirmed(
     """
     from reconciler.cli import run  # noqa: PLC0415  (imported when it is needed)
     from reconciler.cli.render.plan import view_lines  # noqa: PLC0415
-    from reconciler.core.plan_text import to_text  # noqa: PLC0415
+    from reconciler.core.plan_text import to_lines  # noqa: PLC0415
 
     made = run.make_plan(path, options, intent, place, stored)
     plan, decision = made.plan, made.decision
-    options.view.err("\n".join([*view_lines(made.view, made.now), to_text(plan).rstrip()]))
+    options.view.err(*view_lines(made.view, made.now), *to_lines(plan))
     desired = decision.status.desired
     name = desired.instance.id if desired is not None else str(path)
     return not plan.steps or _confirmed(question.format(steps=len(plan.steps), instance=name))

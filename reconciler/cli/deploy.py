@@ -4,6 +4,7 @@ The command only changes the file; a run of `reconcile` does the rest. It checks
 the file, so that a running daemon never reads an invalid edit.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -104,12 +105,12 @@ def deploy(  # one parameter per argument and option of the command line
         if written.after != written.before:
             files.replace(key, written.file, written.after, written.before)
     except Refused as error:
-        return _failed(options, Exit.MANUAL, error.cause, error.next_step)
+        return _failed(options, Exit.MANUAL, [error.cause], error.next_step)
     except ManifestErrors as error:
-        rendered = [problem.render() for problem in error.problems if not problem.is_warning]
-        return _failed(options, Exit.INVALID, "\n".join(rendered), "the file is unchanged")
+        problems = [line for problem in error.problems if not problem.is_warning for line in problem.lines()]
+        return _failed(options, Exit.INVALID, problems, "the file is unchanged")
     except ProviderError as error:
-        return _failed(options, Exit.ERROR, error.cause, error.next_step)
+        return _failed(options, Exit.ERROR, [error.cause], error.next_step)
     return _report(options, key, written, image)
 
 
@@ -243,7 +244,7 @@ def _report(options: Options, key: str, written: Written, image: str) -> Exit:
         )
         return Exit.OK
     for line in written.warnings:
-        options.view.err(line)
+        options.view.err(*line.split("\n"))
     verb = "wrote" if changed else "kept"
     options.view.out(
         f"{options.view.paint.good(verb)} {image} in {written.file}: revision {workload.template.revision}"
@@ -254,16 +255,17 @@ def _report(options: Options, key: str, written: Written, image: str) -> Exit:
     return Exit.OK
 
 
-def _failed(options: Options, code: Exit, cause: str, next_step: str) -> Exit:
-    """Report why nothing was written, and the next step."""
+def _failed(options: Options, code: Exit, cause: Sequence[str], next_step: str) -> Exit:
+    """Report in lines why nothing was written, and the next step."""
     view = options.view
+    first, *more = cause
     if view.json:
-        message = f"{cause}; {next_step}"
+        message = "\n".join(cause) + f"; {next_step}"
         view.document(
             {"exit_code": int(code), "success": False, "message": message, "revision": None, "activation_time": None}
         )
         return code
-    view.err(f"{view.paint_err.bad('error:')} {cause}")
+    view.err(f"{view.paint_err.bad('error:')} {first}", *more)
     if next_step:
         view.err(next_step)
     view.err(f"result: {code.sentence} (exit {int(code)})")

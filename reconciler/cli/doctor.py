@@ -64,7 +64,7 @@ def doctor(path: Path | None, instance_id: str, **raw: Any) -> Exit:
         for line in finding.missing:
             if line == finding.summary:
                 continue  # an unreachable provider repeats its summary here
-            view.out("\n".join(f"    {part}" for part in line.splitlines()))
+            view.out(*(f"    {part}" for part in line.split("\n")))
         for line in finding.warnings:
             view.out(f"    {view.paint.warn('warning:')} {line}")
     count = sum(1 for finding in findings if not finding.reached or finding.missing)

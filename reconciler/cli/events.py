@@ -86,7 +86,7 @@ def events(
             if view.json:
                 view.document({"exit_code": 0, "events": [_json(row) for row in shown]})
             else:
-                view.out("\n".join(_line(row, view) for row in shown) or _nothing(key, place))
+                view.out(*([_line(row, view) for row in shown] or [_nothing(key, place)]))
             return Exit.OK
         last = rows[-1][0] if rows else store.audit_last()
         with _recorded(signal.SIGINT) as interrupts:

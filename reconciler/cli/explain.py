@@ -59,7 +59,7 @@ def explain(key: str, path: Path | None, instance_id: str, **raw: Any) -> Exit:
     if key not in known.all:
         raise unknown_object(key, known)
     from reconciler.cli.events import event_text  # noqa: PLC0415  (only with something to show)
-    from reconciler.cli.render.explain import explain_text, explanation  # noqa: PLC0415
+    from reconciler.cli.render.explain import explain_lines, explanation  # noqa: PLC0415
     from reconciler.cli.render.why import evidence_json, why  # noqa: PLC0415
     from reconciler.shell.clock import SystemClock  # noqa: PLC0415
 
@@ -95,7 +95,7 @@ def explain(key: str, path: Path | None, instance_id: str, **raw: Any) -> Exit:
     if options.view.json:
         options.view.document({"exit_code": 0, **about})
     else:
-        options.view.out(explain_text(about, options.view.paint, now.wall))
+        options.view.out(*explain_lines(about, options.view.paint, now.wall))
     return Exit.OK
 
 

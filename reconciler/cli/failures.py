@@ -24,13 +24,16 @@ def report_error(error: Exception, view: View) -> Exit:
         return Exit.INTERRUPTED
     if isinstance(error, click.ClickException):
         return _usage(error, view)
-    code, text, extra = _explain(error)
+    code, (text, *more), extra = _explain(error)
     if view.verbose and code is Exit.ERROR:
-        view.err("".join(traceback.format_exception(error)).rstrip())
-    view.err(f"{view.paint_err.bad('error:')} {text}")
+        # Behind a bar, so that no line of an exception's text looks like one of ours.
+        view.err(*(f"| {line}" for line in "".join(traceback.format_exception(error)).rstrip().split("\n")))
+    view.err(f"{view.paint_err.bad('error:')} {text}", *more)
     view.err(f"result: {code.sentence} (exit {int(code)})")
     if view.json:
-        view.document({"exit_code": int(code), "result": code.sentence, "reasons": [masked(text)], **extra})
+        view.document(
+            {"exit_code": int(code), "result": code.sentence, "reasons": [masked("\n".join([text, *more]))], **extra}
+        )
     return code
 
 
@@ -41,7 +44,7 @@ def code_of(error: Exception) -> Exit:
 
 def _usage(error: click.ClickException, view: View) -> Exit:
     """A usage error, with the help to read."""
-    view.err(f"{view.paint_err.bad('error:')} {error.format_message()}")
+    view.err(*f"{view.paint_err.bad('error:')} {error.format_message()}".split("\n"))
     context = getattr(error, "ctx", None)
     if context is not None:
         view.err(f"for help, run: {context.command_path} --help")
@@ -54,34 +57,34 @@ def _is(error: Exception, module: str, name: str) -> bool:
     return isinstance(kind, type) and isinstance(error, kind)
 
 
-def _explain(error: Any) -> tuple[Exit, str, dict[str, Any]]:
+def _explain(error: Any) -> tuple[Exit, tuple[str, ...], dict[str, Any]]:
+    """The exit code, the lines of the message, and the fields of the JSON document."""
     if _is(error, "manifests.problems", "ManifestErrors"):
         from manifests.problems import count_problems, counted  # noqa: PLC0415  (imported already: it defines the error)
 
         code = Exit.MANUAL if error.empty_tree else Exit.INVALID
-        text = f"{counted(error.problems)} in the manifests\n{error}"
-        if error.empty_tree:
-            text = f"{error}\n{EMPTY_SOURCE}"
+        lines = [line for problem in error.problems for line in problem.lines()]
+        lines = [*lines, EMPTY_SOURCE] if error.empty_tree else [f"{counted(error.problems)} in the manifests", *lines]
         errors, warnings = count_problems(error.problems)
         problems = [problem.to_dict() for problem in error.problems]
-        return code, text, {"errors": errors, "warnings": warnings, "problems": problems}
+        return code, tuple(lines), {"errors": errors, "warnings": warnings, "problems": problems}
     if _is(error, "reconciler.tree", "AmbiguousInstance"):
-        return Exit.INVALID, str(error), {"instances": list(error.instances)}
+        return Exit.INVALID, tuple(error.lines()), {"instances": list(error.instances)}
     if _is(error, "reconciler.shell.parts", "Stopped"):
-        return error.exit, str(error), {}
+        return error.exit, (str(error),), {}
     if _is(error, "reconciler.shell.store.lock", "Locked"):
-        return Exit.LOCKED, str(error), {}
+        return Exit.LOCKED, (str(error),), {}
     if _is(error, "reconciler.shell.store.directory", "StoreError"):
-        return Exit.ERROR, str(error), {}
+        return Exit.ERROR, (str(error),), {}
     if _is(error, "reconciler.tree", "NoHome"):
-        return Exit.ERROR, str(error), {}
+        return Exit.ERROR, (str(error),), {}
     if _is(error, "providers.errors", "ProviderError"):
-        return Exit.UNFINISHED, str(error), {}
+        return Exit.UNFINISHED, (str(error),), {}
     if isinstance(error, OSError) and error.filename is not None:
         text = f"{error.filename}: {error.strerror}; next step: check the permissions of this user and the free space"
-        return Exit.ERROR, text, {}
+        return Exit.ERROR, (text,), {}
     text = (
         f"unexpected {type(error).__name__}: {error}; "
         "next step: run again with --verbose and report the error with its traceback"
     )
-    return Exit.ERROR, text, {}
+    return Exit.ERROR, (text,), {}

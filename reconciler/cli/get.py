@@ -65,7 +65,7 @@ def _requests(place: Place, options: Options) -> Exit:
         rows = [request_json(name, request) for name, request in sorted(requests.items())]
         options.view.document({"exit_code": 0, "requests": rows})
     else:
-        options.view.out("\n".join(request_lines(requests, options.view.paint, SystemClock().now().wall)))
+        options.view.out(*request_lines(requests, options.view.paint, SystemClock().now().wall))
     return Exit.OK
 
 
@@ -102,5 +102,5 @@ def _stored(what: str, place: Place, options: Options) -> Exit:
     if view.json:
         view.document({"exit_code": 0, "as_of_wall": at, "live": live, **document})
     else:
-        view.out("\n".join([*lines, *([] if live else ["", age_text(at, now)])]))
+        view.out(*lines, *([] if live else ["", age_text(at, now)]))
     return Exit.OK

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
+from manifests.escape import escape
 from reconciler.cli.view import View
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -240,4 +241,4 @@ def target_options(function: F) -> F:
 
 def usage_error(message: str, hint: str = "") -> click.UsageError:
     """A usage error: what is wrong, and in a line of its own what to write instead."""
-    return click.UsageError(f"{message}\n{hint}" if hint else message)
+    return click.UsageError(f"{escape(message)}\n{escape(hint)}" if hint else escape(message))

@@ -59,7 +59,7 @@ def plan(path: Path | None, detailed_exitcode: bool, instance_id: str, **raw: An
 def show_plan(path: Path | None, options: Options, *, detailed: bool, instance_id: str = "", approve: str = "") -> Exit:
     """Make the plan, print it, and return the exit code."""
     from reconciler.cli import run  # noqa: PLC0415  (imported when it is needed)
-    from reconciler.cli.render.plan import plan_json, plan_text  # noqa: PLC0415
+    from reconciler.cli.render.plan import plan_json, plan_lines  # noqa: PLC0415
 
     place, stored = chosen(path, options, instance_id)
     run_intent = run.intent(place.path, options, approve=approve)
@@ -68,7 +68,7 @@ def show_plan(path: Path | None, options: Options, *, detailed: bool, instance_i
     if options.view.json:
         options.view.document(plan_json(made, code))
     else:
-        options.view.out(plan_text(made, code, options.view.paint))
+        options.view.out(*plan_lines(made, code, options.view.paint))
     return code
 
 

@@ -15,7 +15,7 @@ from reconciler.cli.failures import code_of
 from reconciler.cli.inbox import present_decision, refreshed, send_and_report
 from reconciler.cli.options import Options, usage_error
 from reconciler.cli.render.progress import Logged, Progress, Screen, Silent, ticking
-from reconciler.cli.render.summary import summary_json, summary_text
+from reconciler.cli.render.summary import summary_json, summary_lines
 from reconciler.cli.view import terminal
 from reconciler.cli.where import find, joined
 from reconciler.core.limits import approvals
@@ -173,7 +173,7 @@ def _print(summary: Summary, now: Now, options: Options, *, streamed: bool) -> N
     if view.json:
         view.document(summary_json(summary, now))
     elif not (view.quiet and summary.exit is Exit.OK and not summary.done):
-        view.out(summary_text(summary, now, view.paint, streamed=streamed))
+        view.out(*summary_lines(summary, now, view.paint, streamed=streamed))
 
 
 def watch(path: Path, options: Options) -> Exit:

@@ -101,7 +101,7 @@ def status(path: Path | None, only_unhealthy: bool, judged: bool, max_age: int, 
         lines += ["", "the manifests have changed since this decision; 'reconcile plan PATH' shows the steps"]
     if judged:
         lines += ["", *reasons, f"result: {code.sentence} (exit {int(code)})"]
-    view.out("\n".join(lines))
+    view.out(*lines)
     return code
 
 

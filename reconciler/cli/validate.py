@@ -83,9 +83,8 @@ def _list(problems: Sequence["Problem"], view: View) -> None:
     """Write the problems. They are the result, so they go to standard output."""
     paint = view.paint
     for problem in problems:
-        first, *hints = problem.render().splitlines()
-        view.out(f"{paint.warn(first) if problem.is_warning else paint.bad(first)}")
-        view.out("\n".join(hints))
+        first, *hints = problem.lines()
+        view.out(paint.warn(first) if problem.is_warning else paint.bad(first), *hints)
 
 
 def _invalid(error: "ManifestErrors", view: View) -> Exit:

@@ -4,19 +4,15 @@ Every command makes a `View` from its options. A reader that closes the pipe ear
 that cannot be written, as on a full disk, is one; but it never interrupts the work: `lost_result` says so when the command has ended.
 """
 
-import json
 import os
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, TextIO
 
-from reconciler.cli.render.paint import Paint
-
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u2028\u2029]")
-_ESCAPE = re.compile(r"\x1b(?!\[[0-9;]*m)")
+from manifests.escape import json_text
+from reconciler.cli.render.paint import Paint, finished
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +56,13 @@ class View:
             return self.color == "always"
         return not os.environ.get("NO_COLOR") and os.environ.get("TERM", "") not in {"", "dumb"} and terminal(stream)
 
-    def out(self, text: str) -> None:
-        """Write lines to standard output."""
-        _write(sys.stdout, text)
+    def out(self, *lines: str) -> None:
+        """Write lines to standard output. A line break inside of one came from outside, and is escaped."""
+        _write(sys.stdout, "\n".join(printable(line) for line in lines))
 
-    def err(self, text: str) -> None:
-        """Write lines to standard error."""
-        _write(sys.stderr, text)
+    def err(self, *lines: str) -> None:
+        """Write lines to standard error, as `out`."""
+        _write(sys.stderr, "\n".join(printable(line) for line in lines))
 
     def document(self, value: Mapping[str, Any]) -> None:
         """Write the one JSON document of this command to standard output."""
@@ -80,7 +76,8 @@ class View:
         """Write one JSON object to standard output: instants as text, and letters escaped where the output is not UTF-8."""
         from reconciler.shell.report.instants import instants_as_text  # noqa: PLC0415  (not needed for text)
 
-        _write(sys.stdout, json.dumps(instants_as_text(value), indent=indent, ensure_ascii=not _is_utf8(sys.stdout)))
+        text = json_text(instants_as_text(value), indent=indent, ensure_ascii=not _is_utf8(sys.stdout))
+        _write(sys.stdout, masked(text))
 
 
 _JSON_OPTIONS = frozenset({"-ojson", "--output=json", "-o=json"})
@@ -94,17 +91,17 @@ def terminal(stream: object) -> bool:
         return False
 
 
-def printable(text: str) -> str:
-    """The text with control characters escaped; line breaks, tabs and colours stay."""
-    return _ESCAPE.sub("\\\\x1b", _CONTROL.sub(lambda match: repr(match.group())[1:-1], text))
+def printable(line: str) -> str:
+    """One line as it is shown: secrets masked, text from outside escaped, with its colours."""
+    return finished(masked(line))
 
 
 def masked(text: str) -> str:
     """The text with a mask in place of every secret that this process has resolved."""
-    logs = sys.modules.get("reconciler.shell.logs")
-    if logs is None:  # then nothing that resolves secrets was imported either
+    secrets = sys.modules.get("reconciler.shell.secrets")
+    if secrets is None:  # then nothing that resolves secrets was imported either
         return text
-    return str(logs.SECRETS.mask(text))
+    return str(secrets.SECRETS.mask(text))
 
 
 _lost: list[OSError] = []
@@ -125,7 +122,7 @@ def _is_utf8(stream: TextIO) -> bool:
 def _write(stream: TextIO, text: str) -> None:
     if not text:
         return
-    line = f"{printable(masked(text))}\n"
+    line = f"{text}\n"
     try:
         # A letter that the output's encoding lacks is shown as its escape, so that no two texts look the same.
         encoding = stream.encoding or "ascii"

@@ -128,8 +128,8 @@ def digest(plan: Plan) -> str:
     return fingerprint(plan.revision, *lines, *(_hold(hold) for hold in plan.holds))
 
 
-def to_text(plan: Plan) -> str:
-    """The plan as text: one line a step (steps before it, number, object, action, cause), then holds and waits."""
+def to_lines(plan: Plan) -> list[str]:
+    """The plan as lines: one a step (steps before it, number, object, action, cause), then holds and waits."""
     count = f"{len(plan.steps)} step{'' if len(plan.steps) == 1 else 's'}, {len(plan.holds)} held"
     lines = [f"plan {digest(plan)}: {count}"]
     lines += [line for changed in plan.changed for line in _changed(changed)]
@@ -140,7 +140,12 @@ def to_text(plan: Plan) -> str:
         lines.append(f"to approve the held changes, run: {plan.approve_command}")
     if plan.truncated:
         lines.append(f"the forecast ends here: {plan.truncated}")
-    return "\n".join(lines) + "\n"
+    return lines
+
+
+def to_text(plan: Plan) -> str:
+    """`to_lines` as one text. It is not escaped: only for comparing plans."""
+    return "\n".join(to_lines(plan)) + "\n"
 
 
 def _hold_json(holds: Sequence[Hold], steady: int) -> list[dict[str, Any]]:

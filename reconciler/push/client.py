@@ -118,11 +118,16 @@ def push(
 
 
 def message_of(answer: Answer) -> str:
-    """The message in the body of an answer."""
+    """The message in the body of an answer, in one line of visible characters: it comes from outside."""
     try:
-        return str(json.loads(answer.body)["message"])[:300]
+        return visible(str(json.loads(answer.body)["message"])[:300])
     except (ValueError, KeyError, TypeError):
         return "no message in the answer"
 
 
-__all__ = ["EVENTS", "Answer", "Failed", "Misconfigured", "Target", "message_of", "push", "target_of"]
+def visible(text: str) -> str:
+    """The text in plain ASCII, with escapes for line breaks and all else, and no `##[` that a CI system reads as a command."""
+    return text.encode("unicode_escape").decode("ascii").replace("##", "#\\#")
+
+
+__all__ = ["EVENTS", "Answer", "Failed", "Misconfigured", "Target", "message_of", "push", "target_of", "visible"]

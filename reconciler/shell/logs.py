@@ -18,21 +18,17 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import IO, Any
-from urllib.parse import quote
 
+from manifests.escape import escape_line, json_text
 from reconciler.shell.clock import utc
 from reconciler.shell.journal import SOCKET, Journal, connected
 from reconciler.shell.log_context import current
+from reconciler.shell.secrets import SECRETS, Secrets
 
 PACKAGES = ("reconciler", "manifests", "providers")
-MASK = "***"
 
 # Attributes of every record: all others came through `extra`.
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-
-# Control characters are escaped, so that external text can neither begin a new line nor control the terminal.
-_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
-
 
 FIELDS = ("kind", "object", "action", "cause", "rule", "outcome", "detail", "duration_seconds")
 """Fields of a record about a change, given as `extra`; see docs/running.md."""
@@ -46,47 +42,6 @@ class LogFormat(StrEnum):
 
     TEXT = "text"
     JSON = "json"
-
-
-class Secrets:
-    """The secrets known to this process; masks them in texts."""
-
-    def __init__(self) -> None:
-        self._texts: set[str] = set()
-        self._pattern: re.Pattern[str] | None = None
-
-    def add(self, secret: str) -> None:
-        """Mask this text from now on, also escaped or percent-encoded, and each line of it.
-
-        An empty text is ignored. A very short one is masked too: a leaked secret is worse than an unreadable log.
-        """
-        for part in {secret, secret.strip(), *secret.splitlines()}:
-            if part.strip():
-                self._texts |= {part, *_escaped(part)}
-        longest_first = sorted(self._texts, key=lambda text: (-len(text), text))
-        self._pattern = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
-
-    def mask(self, text: str) -> str:
-        """The text with every secret replaced by `MASK`."""
-        return self._pattern.sub(MASK, text) if self._pattern else text
-
-
-def _escaped(text: str) -> set[str]:
-    """The forms of a text inside other texts: `repr` with either kind of quotes, JSON, URLs."""
-    bare = repr(text)[1:-1].replace("\\'", "'")
-    quoted = bare.replace("'", "\\'")
-    return {
-        bare,
-        quoted,
-        json.dumps(text)[1:-1],
-        json.dumps(text, ensure_ascii=False)[1:-1],
-        quote(text, safe=""),
-        quote(text),
-    }
-
-
-SECRETS = Secrets()
-"""The secrets of this process: code that resolves a secret adds it here, code that prints masks with it."""
 
 
 def configure(
@@ -184,10 +139,11 @@ class _Text(logging.Formatter):
         self._secrets = secrets
 
     def format(self, record: logging.LogRecord) -> str:
-        extra = "".join(f" {key}={value}" for key, value in _extra(record) if key not in FIELDS)
+        mask = self._secrets.mask
+        extra = "".join(f" {key}={mask(str(value))}" for key, value in _extra(record) if key not in FIELDS)
         line = f"{_time(record)} {record.levelname.lower()} {record.getMessage()}{extra}"
         trace = _trace(record)
-        text = _one_line(self._secrets.mask(line))
+        text = escape_line(self._secrets.mask(line))
         return f"{text}\n{_lines(self._secrets.mask(trace))}" if trace else text
 
 
@@ -202,7 +158,7 @@ class _JSON(logging.Formatter):
         self._secrets, self._ascii_only = secrets, ascii_only
 
     def format(self, record: logging.LogRecord) -> str:
-        return json.dumps(self.fields(record), ensure_ascii=self._ascii_only, default=str)
+        return json_text(self.fields(record), ensure_ascii=self._ascii_only, default=str)
 
     def fields(self, record: logging.LogRecord) -> dict[str, Any]:
         """The masked values of a record, by name."""
@@ -238,12 +194,9 @@ def _trace(record: logging.LogRecord) -> str:
     return "\n".join(parts)
 
 
-def _one_line(text: str) -> str:
-    return _CONTROL.sub(lambda match: repr(match.group())[1:-1], text)
-
-
 def _lines(text: str) -> str:
-    return "\n".join(map(_one_line, text.split("\n")))
+    """A traceback behind a bar, so that no line of an exception's text looks like a record."""
+    return "\n".join(f"| {escape_line(line)}" for line in text.split("\n"))
 
 
 def _masked(value: object, secrets: Secrets) -> object:

@@ -72,7 +72,7 @@ def problem_of(
 ) -> SourceProblem:
     """Why files cannot be put in force, since a wall-clock instant (ns). `in_force` names the revision that is."""
     wrong = [problem for problem in error.problems if not problem.is_warning]
-    cause = wrong[0].render().partition("\n")[0] if wrong else "a problem without a text"
+    cause = wrong[0].lines()[0] if wrong else "a problem without a text"
     since = now.steady - max(0, now.wall - since_wall)
     return SourceProblem(sources.revision, commit, cause, len(wrong), in_force, since, since_wall)
 

@@ -8,7 +8,7 @@ from providers.errors import Unreachable
 from reconciler.cli.failures import report_error
 from reconciler.cli.view import View
 from reconciler.exits import Exit
-from reconciler.shell.logs import SECRETS
+from reconciler.shell.secrets import SECRETS
 from reconciler.shell.store.lock import Locked
 from reconciler.shell.store.state_db import StoreError
 

@@ -9,7 +9,7 @@ from manifests.values.desired import SECOND
 from reconciler.core.model.instant import instant
 from reconciler.core.model.restart_request import Request
 from reconciler.shell.apply.evidence import LOG_LIMIT
-from reconciler.shell.logs import SECRETS
+from reconciler.shell.secrets import SECRETS
 from tests.laws.helpers import WEB, ready
 from tests.sim.manifest import shop
 from tests.sim.world import World

@@ -15,7 +15,8 @@ from reconciler.core.decision import Decision
 from reconciler.core.model.instant import Now
 from reconciler.core.model.ledger_fold import Outcome
 from reconciler.core.model.step import Step
-from reconciler.shell.logs import LogFormat, Secrets, configure
+from reconciler.shell.logs import LogFormat, configure
+from reconciler.shell.secrets import Secrets
 from tests.laws.helpers import WEB, ready
 from tests.sim.manifest import shop
 from tests.sim.world import Tape, World

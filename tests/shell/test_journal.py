@@ -12,7 +12,8 @@ import pytest
 
 from reconciler.shell import log_context
 from reconciler.shell.journal import LONGEST, connected, encoded
-from reconciler.shell.logs import LogFormat, Secrets, configure
+from reconciler.shell.logs import LogFormat, configure
+from reconciler.shell.secrets import Secrets
 
 SENTINEL = "s3ntinel/+\"pass'word\\é"
 

@@ -1,6 +1,6 @@
 """Everything that the stored decision and the ledger say about one object, as JSON and as text.
 
-`explanation` is the JSON form; `explain_text` prints it. Called by `cli/explain.py`.
+`explanation` is the JSON form; `explain_lines` shows it. Called by `cli/explain.py`.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -204,8 +204,8 @@ def _step_ids(
 # --- text ---------------------------------------------------------------------------------------------------------
 
 
-def explain_text(about: Mapping[str, Any], paint: Paint, now: int) -> str:
-    """The explanation as text. `now` is the wall clock (ns)."""
+def explain_lines(about: Mapping[str, Any], paint: Paint, now: int) -> list[str]:
+    """The explanation as lines. `now` is the wall clock (ns)."""
     age = short(now - about["since_wall"])
     lines = [f"{paint.bold(about['object'])} of instance '{about['instance']}', unchanged for {age}"]
     lines += _state_lines(about, paint, now)
@@ -223,8 +223,7 @@ def explain_text(about: Mapping[str, Any], paint: Paint, now: int) -> str:
     lines += _number_lines(about["numbers"], now)
     lines += _request_lines(about["requests"], now)
     lines += _past_lines(about, now)
-    lines += evidence_lines(about["evidence"], paint, now)
-    return "\n".join(lines)
+    return [*lines, *evidence_lines(about["evidence"], paint, now)]
 
 
 def _state_lines(about: Mapping[str, Any], paint: Paint, now: int) -> list[str]:

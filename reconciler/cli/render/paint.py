@@ -1,6 +1,16 @@
-"""Colours for the words that an operator looks for first. Without colours the text is the same."""
+"""Colours for the words that an operator looks for first, and the last step before a line is written.
 
+Without colours the text is the same. Colours are marks in a line that no text from outside can contain, and `finished` turns them
+into terminal codes after it has escaped everything else. So nothing from outside brings a colour, or hides in one.
+"""
+
+import os
 from typing import NamedTuple
+
+from manifests.escape import escape, guarded
+
+# Private characters that only this process knows: random, so that no text from outside can have them.
+_MARK = "".join(chr(0xE000 + byte) for byte in os.urandom(12))
 
 _GOOD = frozenset({"Ready", "done", "pass", "running", "ok", "healthy", "Healthy"})
 _BAD = frozenset(
@@ -15,7 +25,7 @@ class Paint(NamedTuple):
     on: bool
 
     def _in(self, code: str, text: str) -> str:
-        return f"\x1b[{code}m{text}\x1b[0m" if self.on and text else text
+        return f"{_MARK}{code}m{text}{_MARK}0m" if self.on and text else text
 
     def good(self, text: str) -> str:
         """Green."""
@@ -47,3 +57,16 @@ class Paint(NamedTuple):
         if text in _DIM:
             return self.dim(shown)
         return self.warn(shown)
+
+
+def finished(line: str) -> str:
+    """One line as it is written: what came from outside is escaped, and then the colours become terminal codes."""
+    if _MARK not in line:
+        return guarded(escape(line))
+    first, *rest = line.split(_MARK)
+    pieces = [("", escape(first))]
+    for piece in rest:
+        code, _, text = piece.partition("m")
+        pieces.append((f"\x1b[{code}m", escape(text)))
+    visible = "".join(text for _, text in pieces)
+    return guarded(visible).removesuffix(visible) + "".join(code + text for code, text in pieces)

@@ -7,7 +7,7 @@ from reconciler.cli.render.paint import Paint
 from reconciler.cli.render.times import ago
 from reconciler.core.decision import Decision, Plan
 from reconciler.core.model.instant import Now
-from reconciler.core.plan_text import to_json, to_text
+from reconciler.core.plan_text import to_json, to_lines
 from reconciler.exits import Exit
 from reconciler.shell.clock import utc
 from reconciler.shell.daemon_view import DaemonView
@@ -37,11 +37,11 @@ def view_lines(view: DaemonView | None, now: Now) -> list[str]:
     ]
 
 
-def plan_text(made: MadePlan, code: Exit, paint: Paint) -> str:
+def plan_lines(made: MadePlan, code: Exit, paint: Paint) -> list[str]:
     """The plan, then its result with the exit code."""
-    lines = [_colored(line, paint) for line in to_text(made.plan).splitlines()]
+    lines = [_colored(line, paint) for line in to_lines(made.plan)]
     lines += [paint.dim(line) for line in view_lines(made.view, made.now)]
-    return "\n".join([*lines, f"result: {result(made.plan, made.decision)} (exit {int(code)})"])
+    return [*lines, f"result: {result(made.plan, made.decision)} (exit {int(code)})"]
 
 
 def _colored(line: str, paint: Paint) -> str:

@@ -17,7 +17,7 @@ from manifests.values.desired import SECOND
 from reconciler.cli.render.paint import Paint
 from reconciler.cli.render.summary import step_line
 from reconciler.cli.render.times import short
-from reconciler.cli.view import masked, printable
+from reconciler.cli.view import printable
 from reconciler.core.decision import Decision
 from reconciler.core.model.instant import Now
 from reconciler.core.model.ledger_fold import Outcome, OutcomeKind
@@ -141,11 +141,11 @@ class Progress:
 
     def _print(self, text: str) -> None:
         self._last = self._clock.now().steady
-        self._screen.write(f"{printable(masked(text))}\n")
+        self._screen.write(f"{printable(text)}\n")
         self._screen.flush()
 
     def _draw(self) -> None:
-        self._screen.line(printable(masked(self._state())))
+        self._screen.line(printable(self._state()))
 
     def _state(self) -> str:
         now = self._clock.now().steady

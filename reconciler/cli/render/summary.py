@@ -40,8 +40,8 @@ def stored_form(summary: Summary, now: Now) -> dict[str, Any]:
     return value
 
 
-def summary_text(summary: Summary, now: Now, paint: Paint, *, streamed: bool = False) -> str:
-    """The whole result of a run as text; without the steps when their lines were `streamed` as they ended."""
+def summary_lines(summary: Summary, now: Now, paint: Paint, *, streamed: bool = False) -> list[str]:
+    """The whole result of a run as lines; without the steps when their lines were `streamed` as they ended."""
     stored = stored_form(summary, now)
     lines = [] if streamed else [step_line(step, outcome, paint) for step, outcome in summary.done]
     if not summary.done and not summary.decision.steps:
@@ -50,8 +50,7 @@ def summary_text(summary: Summary, now: Now, paint: Paint, *, streamed: bool = F
     lines += [f"{paint.warn('unknown')}  {sentence}" for sentence in summary.undecided]
     lines += [*([""] if lines or streamed else []), *status_lines(stored, paint, now.wall), ""]
     lines += [f"run again in {short(at - now.steady)} for {what}" for what, at in summary.run_again]
-    lines.append(result_line(summary.exit, paint, summary.left))
-    return "\n".join(lines)
+    return [*lines, result_line(summary.exit, paint, summary.left)]
 
 
 def _done(done: Sequence[tuple[Step, Outcome]]) -> list[dict[str, Any]]:

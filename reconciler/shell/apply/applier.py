@@ -35,6 +35,7 @@ from reconciler.shell.apply.batch import Batch, RaisesFirst, alone, batches
 from reconciler.shell.clock import Clock
 from reconciler.shell.looks.facts import Looks
 from reconciler.shell.providers import Runner, perform
+from reconciler.shell.secrets import SECRETS
 from reconciler.shell.store.directory import StoreError
 from reconciler.shell.store.ports import Journal
 
@@ -324,6 +325,7 @@ class Applier:
     def _judge(self, step: Step, failed: ProviderError | None, mismatch: str | ProviderError) -> Outcome:
         """The outcome of a step; see `_outcome`. Unless it is done, its provider is observed soon."""
         outcome = _outcome(step.id, failed, mismatch)
+        outcome = outcome._replace(message=SECRETS.mask(outcome.message)) if outcome.message else outcome
         if outcome.kind is not OutcomeKind.DONE:
             self._hurry(step.action)
         return outcome

@@ -22,8 +22,8 @@ from reconciler.core.model.reasons import Reason
 from reconciler.core.model.step import Step
 from reconciler.core.replicas.ends import OURS, End
 from reconciler.shell.clock import Clock
-from reconciler.shell.logs import SECRETS
 from reconciler.shell.looks.facts import Looks
+from reconciler.shell.secrets import SECRETS
 from reconciler.shell.store.audit import Event
 from reconciler.shell.store.directory import StoreError
 from reconciler.shell.store.ports import EvidenceStore
@@ -210,7 +210,7 @@ class EvidenceCollector:
         kept: list[str] = []
         room = LOG_LIMIT
         # Masked as a whole, because a secret may contain line breaks.
-        for line in reversed(SECRETS.mask("\n".join(lines)).splitlines()):
+        for line in map(SECRETS.mask, reversed(SECRETS.mask("\n".join(lines)).splitlines())):
             if room <= 0:
                 break
             kept.append(line[-room:])

@@ -6,17 +6,16 @@ the program every digest is another one, and steps that need a secret are tried 
 
 import asyncio
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from hashlib import blake2b
-from typing import Any
 
 from manifests.values.desired import SECOND, Desired
-from manifests.values.pod import SecretSource
 from providers.errors import ProviderError
 from providers.lib.secrets import SecretRef
 from reconciler.core.model.instant import FOREVER
 from reconciler.shell.clock import Clock
 from reconciler.shell.providers import Runner
+from reconciler.shell.secrets import references_of
 
 PATIENCE = 0.2
 """Seconds that a tick waits for the references; files take some ms."""
@@ -50,7 +49,7 @@ class References:
             if desired is self._desired and now < self._again_at:
                 return False
             self._desired, self._again_at = desired, now + REFRESH
-            sources = {key: tuple(refs) for key, refs in _sources(desired) if refs}
+            sources = {key: tuple(refs) for key, refs in references_of(desired) if refs}
             self._reading = asyncio.create_task(self._read(sources))
         await asyncio.wait({self._reading}, timeout=PATIENCE)
         if not self._reading.done():
@@ -91,32 +90,3 @@ def _digests(sources: Mapping[str, tuple[SecretRef, ...]], nonce: bytes) -> dict
             total.update(f"{len(value)}:{value}".encode(errors="surrogateescape"))
         digests[key] = total.hexdigest()
     return digests
-
-
-def _sources(desired: Desired) -> Iterator[tuple[str, list[SecretRef]]]:
-    for provider in desired.providers:
-        yield provider.key, list(_in_settings(provider.settings))
-    for workload in desired.workloads:
-        containers = (workload.template.container, *workload.template.sidecars)
-        yield workload.key, [_ref(source) for main in containers for _, source in main.engine.secret_env]
-
-
-def _ref(source: SecretSource) -> SecretRef:
-    return SecretRef(env=source.env) if source.env else SecretRef(file=source.file)
-
-
-def _in_settings(value: Any) -> Iterator[SecretRef]:
-    """The references in a provider's settings: objects with `env` or `file` alone."""
-    if isinstance(value, Mapping):
-        given = {name: text for name, text in value.items() if text is not None}
-        if len(given) == 1 and given.keys() <= {"env", "file"}:
-            try:
-                yield SecretRef.model_validate(given)
-            except ValueError:
-                return
-            return
-        for inner in value.values():
-            yield from _in_settings(inner)
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            yield from _in_settings(inner)

@@ -21,6 +21,7 @@ from reconciler.shell.clock import Clock
 from reconciler.shell.looks.triggers import Wake
 from reconciler.shell.looks.zones import read_zones
 from reconciler.shell.providers import Providers, Runner, innermost
+from reconciler.shell.secrets import SECRETS, masked_fact
 
 log = logging.getLogger(__name__)
 
@@ -208,6 +209,7 @@ class Looks:
         return changed
 
     def _recognise(self, facts: tuple[ContainerFact, ...]) -> tuple[ContainerFact, ...]:
+        facts = tuple(map(masked_fact, facts))
         return recognise(facts, self._desired.instance.id, self.owned) if self._desired is not None else facts
 
     def _unmarked(self, node: str) -> set[str]:
@@ -242,7 +244,7 @@ class Looks:
             return False
         if fact.unknown:
             since = before.since if isinstance(before, Unknown) else began
-            self.pools[key] = Unknown(fact.unknown, key[0], since)
+            self.pools[key] = Unknown(SECRETS.mask(fact.unknown), key[0], since)
             return before != self.pools[key]
         self.pools[key] = Known(fact, key[0], began)
         return not isinstance(before, Known) or before.value != fact
@@ -284,7 +286,7 @@ class Looks:
         before = self.zones.get(key)
         if isinstance(before, Known) and before.observed_at > began:
             return False
-        self.zones[key] = Unknown(reason, key[0], before.since if isinstance(before, Unknown) else began)
+        self.zones[key] = Unknown(SECRETS.mask(reason), key[0], before.since if isinstance(before, Unknown) else began)
         return before != self.zones[key]
 
     def _zones_of(self, name: str) -> list[str]:
@@ -306,7 +308,7 @@ class Looks:
         """Make all facts of a runtime or balancer unknown, because it could not be read."""
 
         def unknown(before: Known[object] | Unknown | None) -> Unknown:
-            return Unknown(reason, name, before.since if isinstance(before, Unknown) else began)
+            return Unknown(SECRETS.mask(reason), name, before.since if isinstance(before, Unknown) else began)
 
         assert self._desired is not None  # noqa: S101
         if role is Role.RUNTIME:

@@ -9,6 +9,7 @@ import asyncio
 import os
 import stat
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from manifests.values.desired import SECOND, Container, Desired, Probe
@@ -20,6 +21,7 @@ from reconciler.probes.target import NO_INPUTS, ResolvedInputs
 from reconciler.shell.clock import Clock
 from reconciler.shell.looks.triggers import Wake
 from reconciler.shell.providers import Runner
+from reconciler.shell.secrets import learn, references_of
 
 REFRESH = 30 * SECOND
 """How often (ns) all inputs are read again; the loop sleeps at most as long, so a change is used within a minute."""
@@ -53,7 +55,26 @@ class ProbeInputs:
         self._runner, self._clock, self._wake = runner, clock, wake
         self._known: dict[Key, _Read] = {}
         self._reading: dict[Key, asyncio.Task[None]] = {}
+        self._learned: Desired | None = None
+        self._learning: asyncio.Task[None] | None = None
         self.changed = False
+
+    async def learn(self, desired: Desired) -> None:
+        """Resolve the secrets of containers once for these manifests, before the first probe may repeat one. Waits briefly."""
+        if desired is self._learned:
+            return
+        self._learned = desired
+        if any(references for key, references in references_of(desired) if key.startswith("workload/")):
+            self._learning = asyncio.create_task(self._learn(desired))
+            await asyncio.wait({self._learning}, timeout=PATIENCE)
+
+    def learning(self) -> tuple[asyncio.Task[None], ...]:
+        """The task that resolves secrets, while it runs."""
+        return () if self._learning is None or self._learning.done() else (self._learning,)
+
+    async def _learn(self, desired: Desired) -> None:
+        with suppress(ProviderError):  # no thread can be started
+            await self._runner.run(lambda: learn(desired))
 
     async def prepare(self, probes: Sequence[Probe], root: str) -> None:
         """Start the due reads for these probes; wait briefly for inputs that were never read. Forgets all other inputs."""

@@ -29,6 +29,7 @@ from reconciler.shell.probing.inputs import ProbeInputs, probes_with_inputs
 from reconciler.shell.probing.label_contexts import LabelContexts
 from reconciler.shell.probing.life import ProbeLog
 from reconciler.shell.probing.name_targets import LEAF, NameTargets
+from reconciler.shell.secrets import masked_verdict
 
 PATIENCE = 0.2
 """Seconds that a tick waits for runtimes to say how probes are executed; an engine takes some ms."""
@@ -102,7 +103,8 @@ class Probing:
     def read(self) -> tuple[bool, bool]:
         """Take the new results. Whether a verdict changed, and whether one changed to fail."""
         changed = failed = False
-        for (generation, name), fact in self.prober.read().items():
+        for (generation, name), raw in self.prober.read().items():
+            fact = masked_verdict(raw) if raw.detail else raw
             if name == LEAF:
                 changed |= self.name_targets.take(generation, fact)
                 continue
@@ -116,7 +118,7 @@ class Probing:
             old: ProbeFact | None = getattr(before, name)
             if name == "startup" and fact.value is ProbeValue.PASS:
                 # Once started, a generation stays started.
-                fact = fact._replace(valid_for=FOREVER)  # noqa: PLW2901
+                fact = fact._replace(valid_for=FOREVER)
             self.verdicts[generation] = before._replace(**{name: fact})
             if old is None or old.value is not fact.value:
                 changed = True
@@ -170,6 +172,7 @@ class Probing:
             self._inputs_of, self._dirty = sources, True
             self._with_inputs = probes_with_inputs(desired, (*ledger.specs.values(), *ledger.proven.values()))
             self._again = frozenset(rechecked(ledger.rollouts))
+        await self.inputs.learn(desired)
         await self.inputs.prepare((*self._with_inputs, *self.name_targets.with_secrets), desired.root)
         parts = (sorted(stopping), sorted(suspended), sorted(ledger.adopted))
         version = (self.looks.version, f"{desired.revision}/{'/'.join(','.join(part) for part in parts)}")
@@ -382,7 +385,7 @@ class Probing:
 
     async def settle(self) -> None:
         """End what is asked of runtimes, at the end of a run."""
-        asking = set(self._asking.values())
+        asking = {*self._asking.values(), *self.inputs.learning()}
         for task in asking:
             task.cancel()
         if asking:

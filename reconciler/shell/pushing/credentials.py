@@ -16,7 +16,7 @@ from providers.actions import PUSH_GENERATION, CreateContainer
 from providers.errors import Unreachable
 from reconciler.push import tokens
 from reconciler.shell.clock import BlockingClock
-from reconciler.shell.logs import SECRETS
+from reconciler.shell.secrets import SECRETS
 from reconciler.shell.store.directory import StoreError, explain, open_private, write_private
 
 KEY = "push.key"

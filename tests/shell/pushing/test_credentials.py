@@ -17,8 +17,8 @@ from providers.testing.memory import MemorySettings, MemoryWorld
 from providers.testing.memory_runtime import MemoryRuntime
 from providers.wrappers.push_credentials import CredentialedRuntime, shares_files
 from reconciler.push import tokens
-from reconciler.shell.logs import SECRETS
 from reconciler.shell.pushing.credentials import DIRECTORY, KEY, Credentials
+from reconciler.shell.secrets import SECRETS
 from reconciler.shell.store.directory import StoreError
 from tests.sim.clock import VirtualClock
 
