@@ -1,4 +1,5 @@
 import json
+import os
 import threading
 
 from reconciler.core.model.ledger_codec import from_rows, to_rows
@@ -67,6 +68,16 @@ def test_a_running_daemon_takes_a_command_at_once(stored, reconcile):
         done.set()
         daemon.join()
     assert answer.document["in_effect"] is True
+
+
+def test_an_order_that_a_process_without_a_record_does_not_take_fails(stored, reconcile):
+    with Lock.acquire(stored, "reconcile --watch", SystemClock()):
+        (stored / "lock.owner").unlink()  # as on a full disk: the lock is held, and nothing names its holder
+        done = reconcile("resume", "workload/web")
+    assert done.code == 1
+    assert f"the running reconcile (pid {os.getpid()}) has not recorded the order" in done.err
+    assert "no reconcile process" not in done.out + done.err
+    assert [verb for verb, _, _ in inbox(stored)] == ["resume"], "it is taken once it can be recorded"
 
 
 def test_resuming_everything_names_each_suspension_once(stored, tree, reconcile):
