@@ -7,7 +7,7 @@ from reconciler.core.model.ledger_fold import apply_commands
 from reconciler.core.model.reasons import Rule
 from reconciler.shell.clock import SystemClock
 from reconciler.shell.store.lock import Lock
-from reconciler.shell.store.memory import StoreMemory
+from reconciler.shell.store.memory import BlockingMemory
 from reconciler.shell.store.state_db import Store
 
 
@@ -32,7 +32,7 @@ def test_a_node_and_its_probes_can_be_suspended_and_resumed(stored, reconcile):
     assert (word["object"], word["probes"]) == ("node/local", True)
     with Store.open(stored, SystemClock()) as store:
         ledger = apply_commands(
-            from_rows(store.load_ledger()), tuple(command for _, command in StoreMemory(store, "test").commands())
+            from_rows(store.load_ledger()), tuple(command for _, command in BlockingMemory(store, "test").commands())
         )
     assert ledger.suspensions["node/local"].probes is True
     assert from_rows(to_rows(ledger)) == ledger
@@ -45,7 +45,7 @@ def test_the_next_run_obeys_what_is_in_the_inbox(stored, reconcile):
     reconcile("suspend", "--all", "--reason", "maintenance")
     reconcile("resume", "workload/web")
     with Store.open(stored, SystemClock()) as store:
-        words = tuple(command for _, command in StoreMemory(store, "test").commands())
+        words = tuple(command for _, command in BlockingMemory(store, "test").commands())
         ledger = apply_commands(from_rows(store.load_ledger()), words)
     assert set(ledger.suspensions) == {"*"}
     assert ledger.suspensions["*"][:2] == ("ada", "maintenance")
