@@ -43,7 +43,7 @@ from reconciler.shell.loop import Loop
 from reconciler.shell.parts import Parts
 from reconciler.shell.providers import ThreadRunner
 from reconciler.shell.store.lock import Lock
-from reconciler.shell.store.memory import StoreMemory
+from reconciler.shell.store.memory import BlockingMemory, StoreMemory
 from reconciler.shell.store.state_db import Store
 from reconciler.tree import load
 from tests.e2e.edge_world import IMAGE, World, engine_with_image, free_port, image, servers, until
@@ -246,7 +246,8 @@ async def verdicts(world: World, tries: int, probes: int, port: int) -> tuple[li
     runner, engine, quiet = ThreadRunner(), Timed(extra), Silence()
     try:
         with Lock.acquire(world.state, "bench", clock, 10), Store.open(world.state, clock) as store:
-            parts = Parts(desired, providers, None, engine, StoreMemory(store, "bench"), None, quiet, clock, runner)
+            memory = StoreMemory(BlockingMemory(store, "bench"))
+            parts = Parts(desired, providers, None, engine, memory, None, quiet, clock, runner)
             loop = Loop(parts)
             running = asyncio.create_task(loop.watch())
             took = await asyncio.to_thread(flips, world, tries, engine)

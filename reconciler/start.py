@@ -21,7 +21,7 @@ from reconciler.shell.source import DirectorySource, InForce, StoredManifests, p
 from reconciler.shell.store import last_good
 from reconciler.shell.store.archive import Archive
 from reconciler.shell.store.instance_index import place_of
-from reconciler.shell.store.memory import StoreMemory
+from reconciler.shell.store.memory import BlockingMemory
 from reconciler.shell.store.state_db import StoreError
 from reconciler.tree import Location
 
@@ -137,7 +137,7 @@ def kept(
     intent: Intent,
     start: StartManifests,
     state: Path,
-    memory: StoreMemory,
+    memory: BlockingMemory,
     clock: SystemClock,
     reporter: Reporter,
 ) -> Source:
@@ -150,7 +150,7 @@ def kept(
 def keep(
     archive: Archive,
     start: StartManifests,
-    memory: StoreMemory,
+    memory: BlockingMemory,
     clock: SystemClock,
     reporter: Reporter,
     *,

@@ -48,7 +48,7 @@ from reconciler.shell.secrets import SECRETS
 from reconciler.shell.source import StoredManifests
 from reconciler.shell.store.archive import mark_removed
 from reconciler.shell.store.lock import Lock
-from reconciler.shell.store.memory import ReadOnlyMemory, StoreMemory, command_of
+from reconciler.shell.store.memory import BlockingMemory, ReadOnlyMemory, StoreMemory, command_of
 from reconciler.shell.store.state_db import Store, StoreError
 from reconciler.start import StartManifests, archive_of, keep, kept, source_of, start_manifests, stored_source
 from reconciler.tree import Location, state_to_read
@@ -60,6 +60,14 @@ WATCH = "reconcile --watch"
 
 LOCK_WAIT = 5.0
 """Seconds that a run waits for another run on the same instance to end."""
+
+CLOSE_WAIT = 5.0
+"""Seconds that the end of a run waits for the last call of the store."""
+
+log = logging.getLogger("reconciler")
+
+_unclosed: list[ExitStack] = []
+"""Stores whose last call hangs, with their locks, until the process is gone."""
 
 
 def _zones(desired: Desired) -> frozenset[str]:
@@ -111,10 +119,7 @@ def _locked_store(
         lock = stack.enter_context(Lock.acquire(state, operation, clock, lock_wait))
 
         def opened() -> Store:
-            store = stack.enter_context((Store.open_or_read if stays else Store.open)(state, clock))
-            if store.recovered:
-                reporter.note(store.recovered)
-            return store
+            return stack.enter_context((Store.open_or_read if stays else Store.open)(state, clock))
 
         def reopened() -> Store:
             """The store again after its files are gone, under a lock that other processes find."""
@@ -128,7 +133,17 @@ def _locked_store(
             lock.record()
             return opened()
 
-        yield StoreMemory(opened(), operation, reopened)
+        store = opened()
+        if store.recovered:
+            reporter.note(store.recovered)
+        memory = StoreMemory(BlockingMemory(store, operation, reopened), note=reporter.note)
+        try:
+            yield memory
+        finally:
+            if not memory.close(CLOSE_WAIT):
+                # The call may still write. The kernel frees the lock when this process is gone, and not before.
+                _unclosed.append(stack.pop_all())
+                log.warning("%s hangs; the instance stays locked until this process is gone", memory.place)
 
 
 @contextmanager
@@ -198,7 +213,9 @@ async def run_once(
     ):
         reporter.follow(providers.progress)
         source: Source = (
-            kept(location, intent, start, state, memory, clock, reporter) if stored is None else StoredManifests(None)
+            kept(location, intent, start, state, memory.blocking, clock, reporter)
+            if stored is None
+            else StoredManifests(None)
         )
         if intent.destroy:
             mark_removed(state)
@@ -225,7 +242,7 @@ async def run_once(
 def _monitor(monitoring: Monitoring, memory: StoreMemory, engine: ProbeEngine, desired: Desired) -> None:
     """Connect what metrics are read from, and begin."""
     monitoring.stats = lambda: engine.stats
-    monitoring.history = lambda: (row for _, row in memory.store.audit_since())
+    monitoring.history = lambda: (row for _, row in memory.blocking.store.audit_since())
     monitoring.begin(desired)
 
 
@@ -270,7 +287,7 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
             )
             reporter.note(render(start.invalid[1].problems), level=logging.WARNING)
         else:
-            keep(archive, start, memory, clock, reporter)
+            keep(archive, start, memory.blocking, clock, reporter)
         parts = Parts(
             desired=desired,
             providers=providers,

@@ -73,12 +73,12 @@ def send(verb: str, payloads: Sequence[dict[str, Any]], place: Place) -> bool:
         wake_holder(place.state_dir)
         if _taken(store, numbers, place, clock):
             return True
-    owner = holder(place.state_dir, clock)
-    if owner is None:
+    running = holder(place.state_dir, clock)
+    if running is None:
         return False
     raise StoreError(
         place.state_dir,
-        f"the running reconcile (pid {owner.pid}) has not recorded the order within {CONFIRMED // SECOND}s, so it is not in effect",
+        f"the running reconcile ({running}) has not recorded the order within {CONFIRMED // SECOND}s, so it is not in effect",
         "read the log of that process for the cause; the order stays in the inbox until it can be recorded",
     )
 

@@ -131,8 +131,8 @@ def once(
 def _approved_by_daemon(path: Path, options: Options, approve: str, clock: SystemClock) -> Exit | None:
     """Give the approval to the daemon of this instance; None when none runs, so that this run acts on it."""
     place = find(path, options, "")
-    owner = holder(place.state_dir, clock)
-    if owner is None or not owner.operation.startswith(WATCH):
+    running = holder(place.state_dir, clock)
+    if running is None or running.owner is None or not running.owner.operation.startswith(WATCH):
         return None
 
     def held() -> str:

@@ -65,6 +65,9 @@ LONGEST_SLEEP = 30 * SECOND
 FIRST_LOOKS = 5 * SECOND
 """How long (ns) the first tick waits for providers that do not answer: without facts every ledger would count as lost."""
 
+STALE = SECOND // 4
+"""Time (ns) to store a decision after which news are taken into another one before its steps begin."""
+
 UNREADABLE_TRIES = 3
 """Failed looks after which a single run gives up on a provider."""
 
@@ -82,7 +85,7 @@ class Loop:
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
         self.desired = parts.desired
-        self.clock, self.reporter, self.memory = parts.clock, parts.reporter, PatientMemory(parts.memory)
+        self.clock, self.reporter, self.memory = parts.clock, parts.reporter, PatientMemory(parts.memory, parts.clock)
         self.wake = Wake()
         self.faults = Faults()
         self.stays = False
@@ -103,10 +106,12 @@ class Loop:
         self._probe_failed = False
         self._reconciles = Reconciles()
         self._applying: set[asyncio.Task[None]] = set()
+        self._amending: set[asyncio.Task[None]] = set()
         self._retired: list[tuple[Providers, frozenset[asyncio.Task[None]]]] = []
         self._closing: set[asyncio.Task[None]] = set()
         self._basis = 0
         self._decided: Decision | None = None
+        self._unsure: tuple[tuple[int, Command], ...] = ()
         self._failed = FailedDecisions()
         self._engine_retry = 0
         self._prober_fd = -1
@@ -123,7 +128,7 @@ class Loop:
         Raises:
             StoreError: the ledger or journal cannot be written; no action is taken without them.
         """
-        self._begin()
+        await self._begin()
         self.ledger = try_again(self.ledger)
         end = self.clock.now().steady + within
         try:
@@ -135,7 +140,7 @@ class Loop:
                 await self._sleep(decision, end)
             await self._drain()
             final = await self._tick(act=False)
-            self.reporting.close()
+            await self.reporting.close()
             return summarize(final, tuple(self.done), self.clock.now(), self.stopping, self.probing.name_targets.open())
         finally:
             await self._end()
@@ -147,8 +152,8 @@ class Loop:
             StoreError: the store cannot be used at the start.
             Locked: another process holds the instance: the lock was lost with its file.
         """
-        self._begin()
-        self.stays = True
+        await self._begin()
+        self.stays = self.memory.stays = True
         sys.setswitchinterval(SWITCH_SECONDS)
         try:
             await self._first_looks()
@@ -165,7 +170,7 @@ class Loop:
                     self.parts.monitor.failed(self.clock.now().steady)
                     await self.clock.sleep_until(self.clock.now().steady + TICK_AGAIN, asyncio.Event())
             await self._drain()
-            self.reporting.close()
+            await self.reporting.close()
             return self.stopping
         finally:
             await self._end()
@@ -177,7 +182,7 @@ class Loop:
             deadline: ns that probes have to answer.
         """
         self.probing.network_only = True
-        self._begin(write=False)
+        await self._begin(write=False)
         if self.parts.view is None:  # else the process beside it tries failed steps again when they are due
             self.ledger = try_again(self.ledger)
         try:
@@ -206,20 +211,20 @@ class Loop:
         self.reporter.note("stopping after the current actions; send the signal again to stop at once")
         self.wake.set("stop requested")
 
-    def _begin(self, write: bool = True) -> None:
+    async def _begin(self, write: bool = True) -> None:
         loop = asyncio.get_running_loop()
         for number, exit_code in ((signal.SIGTERM, Exit.TERMINATED), (signal.SIGINT, Exit.INTERRUPTED)):
             try:
                 loop.add_signal_handler(number, self.stop, exit_code)
             except (ValueError, RuntimeError):
                 break  # not the main thread: the caller uses `stop`
-        self.ledger = self.ledger_store.load(self.clock.now())
-        self.reporting.begin(self.ledger)
+        self.ledger = await self.ledger_store.load(self.clock.now())
+        await self.reporting.begin(self.ledger)
         if self.parts.approve:  # a plan that is made with an approval shows what it allows
             given = Command("approve", self.parts.approve, at=instant(self.clock.now()))
             self.ledger = apply_commands(self.ledger, (given,))
         if write:
-            for message in self.memory.close_open_entries():
+            for message in await self.memory.close_open_entries():
                 self.reporter.note(message, level=logging.WARNING)
         self.looks.remembered = self.parts.remembered | self.ledger.zones
         self.looks.owned = self.ledger.owned
@@ -276,34 +281,40 @@ class Loop:
         while self._applying:
             await asyncio.gather(*self._applying)
             self._applying = {task for task in self._applying if not task.done()}
-        self.reporting.flush()
+        await asyncio.gather(*self._amending)
+        await self.reporting.flush()
         await self.looks.settle()
 
     async def _end(self) -> None:
         self._unlisten()
         for task in self._applying:
             task.cancel()
-        await asyncio.gather(*self._applying, *self._closing, return_exceptions=True)
+        await asyncio.gather(*self._applying, *self._amending, *self._closing, return_exceptions=True)
         await self.looks.settle()
         await self.manifest_reload.settle()
         await self.references.settle()
         await self.probing.settle()
+        await self.memory.close()
         for providers, _ in self._retired:
             providers.close()
 
     # --- one tick -------------------------------------------------------------------------------------------------
 
     async def _tick(self, act: bool = True) -> Decision:
-        """Decide from the known facts, store the result, and begin the steps that are due. Waits for no look and no call."""
+        """Decide from the known facts, store the result, and begin the steps that are due. Waits for no look and no call.
+
+        It waits for the store, but only so long (`TICK_WAIT`). Meanwhile probes, looks, pushes and outcomes are taken, and only a
+        tick reads them into the ledger. If they ask for another decision before a slow disk has this one, it is made again first.
+        """
         reasons = self.wake.take()
         self._reconciles.begin(self.desired.revision, self.manifest_reload.commit)
         began = self.clock.now().steady
         self._collect()
         now = self.clock.now()
-        self._recover(now, at_once=COMMAND in reasons)
+        await self._recover(now, at_once=COMMAND in reasons)
         await self._fold_outcomes(now)
-        recorded = self.ledger
-        commands = tuple(self.memory.commands())
+        before = self.ledger
+        commands = tuple(await self.memory.commands())
         if commands:
             self.ledger = apply_commands(self.ledger, tuple(command for _, command in commands))
             self._basis += any(command.verb != SHOW for _, command in commands)
@@ -317,19 +328,31 @@ class Loop:
         self.ledger = self.pushing.fold(self.ledger, now)
         decision = self._decide(self._observed(), now)
         deciding = self.clock.now().steady - now.steady
-        if Rule.LEDGER_UNWRITABLE not in self.faults and not self._save(decision.ledger, commands):
-            # Orders that could not be recorded are neither obeyed nor acknowledged; grants are not given.
-            self._recover(now)
-            self.ledger, commands = replace(recorded, pushes=self.ledger.pushes), ()
+        stored = Rule.LEDGER_UNWRITABLE not in self.faults and await self._save(decision.ledger, commands)
+        if stored and self.wake.asked and self.clock.now().steady >= now.steady + STALE:
+            self.ledger = decision.ledger
+            now = self.clock.now()
+            self._take_probes()
+            self.ledger = self.pushing.fold(self.ledger, now)
             decision = self._decide(self._observed(), now)
-        owned = self.ledger.owned
-        if decision.ledger.history_lost is not None and self.ledger.history_lost is None:
+            stored = await self._save(decision.ledger, ())
+            if not stored:
+                await self._recover(now)
+                decision = self._decide(self._observed(), self.clock.now())
+        elif not stored and Rule.LEDGER_UNWRITABLE not in self.faults:
+            # Orders that could not be recorded are neither obeyed nor acknowledged; grants are not given.
+            await self._recover(now)
+            self.ledger, commands = replace(before, pushes=self.ledger.pushes), ()
+            now = self.clock.now()
+            decision = self._decide(self._observed(), now)
+        owned = before.owned
+        if decision.ledger.history_lost is not None and before.history_lost is None:
             self.reporter.note(
                 "the ledger is empty although objects of this instance exist, or a node cannot be read: health restarts are "
                 "paused until the restart history is complete, and nothing is pruned; to prune now, use --take-over",
                 level=logging.WARNING,
             )
-        ended = self._ends(decision)
+        ended = self._ends(before, decision)
         self.ledger = decision.ledger
         self.looks.remembered = self.parts.remembered | self.ledger.zones
         self.looks.owned = self.ledger.owned
@@ -346,12 +369,13 @@ class Loop:
         if complete:
             self.reporting.decided(decision, self.desired, now, acts=act and self.stopping is None)
         # A report that is queued waits for the disk anyway. An answer to a push must not wait for a report.
-        soon = self.reporting.queued and not self.pushing.waiting
-        if soon or self._synced():
+        if (self.pushing.waiting or not self.reporting.queued) and await self._synced():
             self.pushing.saved()
         self._look_at_failed()
         if not self._applying:
-            self.reporting.flush()
+            await self.reporting.flush()
+            if self.memory.error is None:
+                self.pushing.saved()
         if self.memory.error is not None and Rule.LEDGER_UNWRITABLE not in self.faults:
             self.wake.set("the state directory cannot be written")
         done, source_at = self.clock.now().steady, self.manifest_reload.read_at
@@ -382,30 +406,33 @@ class Loop:
 
     # --- the store --------------------------------------------------------------------------------------------------
 
-    def _save(self, ledger: Ledger, commands: Sequence[tuple[int, Command]], force: bool = False) -> bool:
+    async def _save(self, ledger: Ledger, commands: Sequence[tuple[int, Command]], force: bool = False) -> bool:
         """Store the ledger, with the orders that are folded into it. Whether that succeeded; a single run raises StoreError."""
         try:
-            self.ledger_store.save(ledger, tuple(number for number, _ in commands), force)
+            await self.ledger_store.save(ledger, tuple(number for number, _ in commands), force)
         except StoreError:
             if not self.stays:
                 raise
+            self._unsure += tuple(commands)
             return False
         return True
 
-    def _synced(self) -> bool:
+    async def _synced(self) -> bool:
         """Wait until the ledger is on disk. Whether it is; a single run raises StoreError."""
         if Rule.LEDGER_UNWRITABLE in self.faults:
             return False
         try:
-            self.memory.sync()
+            await self.memory.sync()
         except StoreError:
             if not self.stays:
                 raise
             return False
         return True
 
-    def _recover(self, now: Now, at_once: bool = False) -> None:
+    async def _recover(self, now: Now, at_once: bool = False) -> None:
         """While the store cannot be written: hold what must be remembered, and try again. The ledger is written before anything else.
+
+        The try runs beside the ticks, because a disk that hangs does not answer it either.
 
         Raises:
             StoreError: in a single run.
@@ -416,17 +443,16 @@ class Loop:
             return
         if not self.stays:
             raise self.memory.error
-        if rule in self.faults and (at_once or self.faults.due(rule, now.steady)):
-            if self.memory.recover() and self._save(self.ledger, (), force=True):
-                self.memory.write_kept()
-            if self.memory.error is None:
+        if rule in self.faults:
+            answers = self.memory.recovered()
+            if answers and await self._written_again():
                 self.faults.end(rule)
                 self.reporter.note("the state directory can be written again; everything goes on")
-                return
-        elif rule in self.faults:
-            return
-        if rule in self.faults:
-            self.faults.again(rule, now.steady + RETRY)
+            elif answers is not None:
+                self.faults.again(rule, now.steady + RETRY)
+            elif at_once or self.faults.due(rule, now.steady):
+                self.faults.again(rule, now.steady + RETRY)
+                self._try_again()
             return
         error = self.memory.error
         hold = Hold(
@@ -439,6 +465,29 @@ class Loop:
         )
         self.faults.begin(hold)
         self.reporter.note(f"{hold.message}; next step: {hold.next_step}", level=logging.WARNING)
+        if self.memory.late:
+            self._try_again()  # it begins when the late call has ended
+
+    def _try_again(self) -> None:
+        self.memory.begin_recovery(lambda: self.wake.set("the state directory was tried again"))
+
+    async def _written_again(self) -> bool:
+        """Write the ledger, then what was kept. Whether that succeeded.
+
+        A save that failed, or was not awaited, may be on the disk all the same. Then its orders are not in the inbox any more: they
+        count as given.
+        """
+        waiting = {number for number, _ in await self.memory.commands()} if self._unsure else set()
+        if self.memory.error is not None:
+            return False
+        taken = tuple(command for number, command in self._unsure if number not in waiting)
+        ledger = apply_commands(self.ledger, taken)
+        if not await self._save(ledger, (), force=True):
+            return False
+        self._basis += bool(taken)
+        self.ledger, self._unsure = ledger, ()
+        await self.memory.write_kept()
+        return self.memory.error is None
 
     def _decide(self, observed: Observed, now: Now) -> Decision:
         """Decide with the garbage collector off: a full collection over all facts costs more than the decision.
@@ -510,19 +559,22 @@ class Loop:
     def _act(self, steps: tuple[Step, ...]) -> None:
         desired, basis = self.desired, self._basis
 
-        def held(step: Step) -> str:
+        def held(step: Step, *, recorded: bool = False) -> str:
             """Why a step of this decision must not begin any more."""
             if self.stopping is not None:
                 return "reconcile is stopping"
             if basis != self._basis:
                 return "the manifests or an operator's order changed meanwhile; decided again"
-            if Rule.LEDGER_UNWRITABLE in self.faults and not isinstance(step.action, SetWeight):
+            if not recorded and Rule.LEDGER_UNWRITABLE in self.faults and not isinstance(step.action, SetWeight):
                 return "the state directory cannot be written"
             return ""
 
         def finished(step: Step, outcome: Outcome) -> None:
             self._outcomes.append((step, outcome, desired))
-            self.evidence.add_end(step)
+            amending = self.evidence.add_end(step)
+            if amending is not None:
+                self._amending.add(amending)
+                amending.add_done_callback(self._amending.discard)
             if len(self.done) < DONE_KEPT:
                 self.done.append((step, outcome))
             self.reporting.done((step, outcome, self.clock.now()), self.desired.revision)
@@ -533,10 +585,10 @@ class Loop:
         task.add_done_callback(lambda _: self.wake.set("steps ended"))
         self._applying.add(task)
 
-    def _ends(self, decision: Decision) -> tuple[End, ...]:
-        """The ends of containers that this decision is the first to know."""
+    def _ends(self, before: Ledger, decision: Decision) -> tuple[End, ...]:
+        """The ends of containers that this decision is the first to know; `before` is the ledger of the tick before."""
         sight = decision.status.sight
-        return () if sight is None else ends.between(self.ledger.owned, decision.ledger.owned, sight.runtimes)
+        return () if sight is None else ends.between(before.owned, decision.ledger.owned, sight.runtimes)
 
     def _keep_evidence(self, ended: tuple[End, ...]) -> None:
         for task in self.evidence.keep(ended):
@@ -638,6 +690,8 @@ class Loop:
         until = min(decision.wake_at, self.clock.now().steady + LONGEST_SLEEP, FOREVER if end is None else end)
         while True:
             await self.reporting.after_calls(self._applying, self.wake)
+            if not self.reporting.queued and self.memory.error is None:
+                self.pushing.saved()
             if self.memory.error is not None and Rule.LEDGER_UNWRITABLE not in self.faults:
                 return
             failing = bool(decision.ledger.step_failures)

@@ -6,7 +6,7 @@ from reconciler.core.model.ledger_codec import from_rows
 from reconciler.core.model.ledger_fold import apply_commands
 from reconciler.core.model.override import Force
 from reconciler.shell.clock import SystemClock
-from reconciler.shell.store.memory import StoreMemory
+from reconciler.shell.store.memory import BlockingMemory
 from reconciler.shell.store.state_db import Store
 
 ENDPOINT = "endpoint/pool/web/127.0.0.10:8080"
@@ -20,7 +20,7 @@ def inbox(state) -> list[tuple[str, dict, str]]:
 def orders(state) -> dict:
     """The orders that the next run has."""
     with Store.open(state, SystemClock()) as store:
-        words = tuple(command for _, command in StoreMemory(store, "test").commands())
+        words = tuple(command for _, command in BlockingMemory(store, "test").commands())
         return dict(apply_commands(from_rows(store.load_ledger()), words).overrides)
 
 

@@ -14,7 +14,7 @@ from reconciler.core.model.restart_request import Fate, Member, Request
 from reconciler.shell.clock import SystemClock
 from reconciler.shell.looks.wake_pipe import wake_holder
 from reconciler.shell.store.lock import Lock
-from reconciler.shell.store.memory import StoreMemory
+from reconciler.shell.store.memory import BlockingMemory
 from reconciler.shell.store.state_db import Store
 
 IDS = re.compile(r"\b[0-9a-f]{8}\b(?!-)")
@@ -32,7 +32,7 @@ def daemon(stored, answer: Callable[[Request], Request]) -> tuple[threading.Thre
     def run() -> None:
         clock = SystemClock()
         with Lock.acquire(stored, "reconcile --watch", clock), Store.open(stored, clock) as store:
-            memory = StoreMemory(store, "test")
+            memory = BlockingMemory(store, "test")
             ready.set()
             while not done.wait(0.01):
                 commands = memory.commands()
@@ -64,7 +64,7 @@ def test_without_a_running_process_the_request_is_queued(stored, reconcile, gold
     assert done.code == 0
     golden("cli/restart-queued.txt", plain(done.out))
     with Store.open(stored, SystemClock()) as store:
-        [(_, command)] = StoreMemory(store, "test").commands()
+        [(_, command)] = BlockingMemory(store, "test").commands()
     request = command.request
     assert (request.object, request.who, request.reason) == ("workload/web", "ada", "new certificates")
     assert (request.ordered, request.grace, request.drain, request.deadline) == (True, 5 * SECOND, None, None)
@@ -131,7 +131,7 @@ def test_one_container_can_be_restarted_by_its_name(stored, reconcile):
     asked = reconcile("restart", "workload/web/0", "--container", "web", "-o", "json").document
     assert (asked["object"], asked["container"]) == ("workload/web/0", "web")
     with Store.open(stored, SystemClock()) as store:
-        [(_, command)] = StoreMemory(store, "test").commands()
+        [(_, command)] = BlockingMemory(store, "test").commands()
     assert command.request.only == "web"
 
 

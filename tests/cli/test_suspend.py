@@ -1,4 +1,5 @@
 import json
+import os
 import threading
 
 from reconciler.core.model.ledger_codec import from_rows, to_rows
@@ -6,7 +7,7 @@ from reconciler.core.model.ledger_fold import apply_commands
 from reconciler.core.model.reasons import Rule
 from reconciler.shell.clock import SystemClock
 from reconciler.shell.store.lock import Lock
-from reconciler.shell.store.memory import StoreMemory
+from reconciler.shell.store.memory import BlockingMemory
 from reconciler.shell.store.state_db import Store
 
 
@@ -31,7 +32,7 @@ def test_a_node_and_its_probes_can_be_suspended_and_resumed(stored, reconcile):
     assert (word["object"], word["probes"]) == ("node/local", True)
     with Store.open(stored, SystemClock()) as store:
         ledger = apply_commands(
-            from_rows(store.load_ledger()), tuple(command for _, command in StoreMemory(store, "test").commands())
+            from_rows(store.load_ledger()), tuple(command for _, command in BlockingMemory(store, "test").commands())
         )
     assert ledger.suspensions["node/local"].probes is True
     assert from_rows(to_rows(ledger)) == ledger
@@ -44,7 +45,7 @@ def test_the_next_run_obeys_what_is_in_the_inbox(stored, reconcile):
     reconcile("suspend", "--all", "--reason", "maintenance")
     reconcile("resume", "workload/web")
     with Store.open(stored, SystemClock()) as store:
-        words = tuple(command for _, command in StoreMemory(store, "test").commands())
+        words = tuple(command for _, command in BlockingMemory(store, "test").commands())
         ledger = apply_commands(from_rows(store.load_ledger()), words)
     assert set(ledger.suspensions) == {"*"}
     assert ledger.suspensions["*"][:2] == ("ada", "maintenance")
@@ -67,6 +68,16 @@ def test_a_running_daemon_takes_a_command_at_once(stored, reconcile):
         done.set()
         daemon.join()
     assert answer.document["in_effect"] is True
+
+
+def test_an_order_that_a_process_without_a_record_does_not_take_fails(stored, reconcile):
+    with Lock.acquire(stored, "reconcile --watch", SystemClock()):
+        (stored / "lock.owner").unlink()  # as on a full disk: the lock is held, and nothing names its holder
+        done = reconcile("resume", "workload/web")
+    assert done.code == 1
+    assert f"the running reconcile (pid {os.getpid()}) has not recorded the order" in done.err
+    assert "no reconcile process" not in done.out + done.err
+    assert [verb for verb, _, _ in inbox(stored)] == ["resume"], "it is taken once it can be recorded"
 
 
 def test_resuming_everything_names_each_suspension_once(stored, tree, reconcile):

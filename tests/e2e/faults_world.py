@@ -279,3 +279,40 @@ class Disk:
     def close(self) -> None:
         subprocess.run(["umount", "-l", self.path], check=False)
         shutil.rmtree(self.path, ignore_errors=True)
+
+
+class FrozenDisk:
+    """A file system of its own that can be frozen: then every write to it hangs, like on a network file system without its server."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self._image = path, path.with_name("disk.img")
+        self._image.touch()
+        os.truncate(self._image, 32 << 20)
+        path.mkdir()
+        try:
+            for words in (["mkfs.ext4", "-q", "-F", self._image], ["mount", "-o", "loop", self._image, path]):
+                subprocess.run(words, check=True, capture_output=True)
+        except (OSError, subprocess.CalledProcessError):
+            pytest.skip("a disk that hangs needs loop devices, ext4 and the right to mount (root)")
+        self._frozen = False
+
+    @property
+    def state(self) -> Path:
+        return self.path / "state"
+
+    def freeze(self) -> None:
+        """Let every write hang."""
+        subprocess.run(["fsfreeze", "-f", self.path], check=True)
+        self._frozen = True
+
+    def thaw(self) -> None:
+        """Let them go on."""
+        if self._frozen:
+            subprocess.run(["fsfreeze", "-u", self.path], check=True)
+        self._frozen = False
+
+    def close(self) -> None:
+        self.thaw()
+        subprocess.run(["umount", "-l", self.path], check=False)
+        shutil.rmtree(self.path, ignore_errors=True)
+        self._image.unlink(missing_ok=True)

@@ -13,8 +13,9 @@ import pytest
 from manifests.values.desired import SECOND
 from providers.facts import ProbeValue
 from reconciler.core.model.override import Force
-from reconciler.shell.store.memory import StoreMemory
+from reconciler.shell.store.memory import BlockingMemory, StoreMemory
 from reconciler.shell.store.state_db import Store
+from tests.inline_runner import InlineRunner
 from tests.laws.helpers import ready
 from tests.sim.manifest import POOLS, Shop, Spec, shop
 from tests.sim.world import World
@@ -46,7 +47,7 @@ def disk(worlds: Callable[[Shop], World], tmp_path: Path) -> Iterator[Callable[[
         world = worlds(wanted)
         store = Store.open(tmp_path / "state", world.clock)  # type: ignore[arg-type]
         made.append(Disk(world, tmp_path / "state", store))
-        memory = StoreMemory(store, "a simulation")
+        memory = StoreMemory(BlockingMemory(store, "a simulation"), InlineRunner())
         world.memory.handle = lambda hook: memory  # type: ignore[method-assign,assignment]
         return made[-1]
 

@@ -1,20 +1,80 @@
 """The loop's memory without a disk, with the guarantees of the real store: saved rows survive a kill, and a power cut once they
 were synced."""
 
+import asyncio
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
 
-from reconciler.core.model.instant import Now
+from reconciler.core.model.instant import FOREVER, Now
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.ledger_codec import from_rows
-from reconciler.core.model.ledger_fold import Command, Outcome
+from reconciler.core.model.ledger_fold import Command
 from reconciler.core.model.restart_request import Request
-from reconciler.core.model.step import Step
 from reconciler.shell.store.audit import AuditRow, Event, HoldKey, stored_holds
 from reconciler.shell.store.directory import StoreError
 from reconciler.shell.store.document_changes import apply, changes
+from reconciler.shell.store.ports import Document, Rows
+
+T = TypeVar("T")
+
+
+class SimDisk:
+    """How long the disk takes for a write, in virtual time.
+
+    Attributes:
+        delay: ns of each write; 0 means that it takes no time.
+        hangs: writes do not end until it is false again.
+        lands: whether a write that is under way when its process is killed is carried out.
+        writes, most: writes that took time, and how many were under way at once.
+    """
+
+    def __init__(self, now: Callable[[], int]) -> None:
+        self._now = now
+        self.delay = 0
+        self.hangs = self.lands = False
+        self.writes = self.most = 0
+        self._pending: list[tuple[int, asyncio.Future[None], Callable[[], object]]] = []
+
+    @property
+    def takes_time(self) -> bool:
+        return self.hangs or self.delay > 0
+
+    @property
+    def waiting(self) -> bool:
+        return bool(self._pending)
+
+    @contextmanager
+    def writing(self, change: Callable[[], object]) -> Iterator["asyncio.Future[None]"]:
+        """A write under way; its future ends when the disk has it."""
+        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        pending = self._now() + self.delay, answer, change
+        self._pending.append(pending)
+        self.writes, self.most = self.writes + 1, max(self.most, len(self._pending))
+        try:
+            yield answer
+        finally:
+            if pending in self._pending:
+                self._pending.remove(pending)
+
+    def next_due(self) -> int:
+        """When the next write ends."""
+        dues = [due for due, answer, _ in self._pending if not answer.done()]
+        return FOREVER if self.hangs else min(dues, default=FOREVER)
+
+    def happen(self) -> None:
+        """End the writes that are due."""
+        for due, answer, _ in () if self.hangs else tuple(self._pending):
+            if due <= self._now() and not answer.done():
+                answer.set_result(None)
+
+    def killed(self) -> None:
+        """The process of the writes under way is killed: they are carried out, or not."""
+        pending, self._pending = self._pending, []
+        for _, _, change in pending if self.lands else ():
+            with suppress(StoreError):
+                change()
 
 
 class SimMemory:
@@ -23,7 +83,8 @@ class SimMemory:
     `ticks` counts the reads of the inbox: one per tick. `wake_holder` wakes the current loop.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], int] = lambda: 0) -> None:
+        self.disk = SimDisk(now)
         self.rows: dict[tuple[str, str], str] = {}
         self.journal: dict[int, tuple[str, str]] = {}
         self.begun = 0
@@ -106,26 +167,46 @@ class SimMemoryHandle:
     def __init__(self, store: SimMemory, hook: Callable[[str], None]) -> None:
         self.store, self.hook = store, hook
 
-    def load_ledger(self) -> dict[tuple[str, str], str]:
+    place = "state.db"
+
+    async def _write(self, point: str, change: Callable[[], T]) -> T:
+        """Make a change after the time that the disk takes. A process may be killed before, meanwhile and after."""
+        self.hook(f"before {point}")
+        if not self.store.disk.takes_time:
+            return change()
+        with self.store.disk.writing(change) as answer:
+            await answer
+            self.hook(f"in {point}")
+            return change()
+
+    async def load_ledger(self) -> dict[tuple[str, str], str]:
         return dict(self.store.rows)
 
-    def sync(self) -> bool:
-        self.hook("before sync")
-        if self.store.unsynced():
+    async def sync(self) -> bool:
+        if not self.store.unsynced():
+            self.hook("before sync")
+            return self.store.sync()
+
+        def change() -> bool:
             self.store.check_space()
-        return self.store.sync()
+            return self.store.sync()
 
-    def save_ledger(self, rows: Mapping[tuple[str, str], str], acknowledge: Collection[int] = ()) -> int:
-        self.hook("before save")
-        self.store.check_space()
-        differ = {*rows.items()} ^ {*self.store.rows.items()}
-        self.store.rows = dict(rows)
-        self.store.inbox = [entry for entry in self.store.inbox if entry[0] not in acknowledge]
-        self.store.saves += bool(differ)
+        return await self._write("sync", change)
+
+    async def save_ledger(self, rows: Mapping[tuple[str, str], str], acknowledge: Collection[int] = ()) -> int:
+        def change() -> int:
+            self.store.check_space()
+            differ = {*rows.items()} ^ {*self.store.rows.items()}
+            self.store.rows = dict(rows)
+            self.store.inbox = [entry for entry in self.store.inbox if entry[0] not in acknowledge]
+            self.store.saves += bool(differ)
+            return len(differ)
+
+        differ = await self._write("save", change)
         self.hook("after save")
-        return len(differ)
+        return differ
 
-    def quarantine(self, keys: Mapping[tuple[str, str], str]) -> None:
+    async def quarantine(self, keys: Mapping[tuple[str, str], str]) -> None:
         self.store.check_space()
         for key in keys:
             self.store.quarantined.append((*key, self.store.rows.pop(key)))
@@ -133,15 +214,24 @@ class SimMemoryHandle:
     def damaged(self) -> Sequence[tuple[str, str, str]]:
         return ()
 
-    def check(self) -> bool:
-        self.hook("before check")
-        self.store.check_space()
+    async def check(self) -> bool:
+        await self._write("check", self.store.check_space)
         return False
 
-    def put_decision(self, document: Mapping[str, Any], ages: Collection[str] = (), *, all_ages: bool = False) -> bool:
-        self.hook("before decision")
-        self.store.check_space()
-        self.store.sync()
+    async def report(self, rows: Sequence[Rows], documents: Sequence[Document] = ()) -> Sequence[bool]:
+        def change() -> list[bool]:
+            self.store.check_space()
+            self.store.sync()
+            for done, _, events in rows:
+                self.store.audit.extend((step.id, outcome.kind.value) for step, outcome, _ in done)
+                self.store.events.extend(events)
+            del self.store.audit[:-1000]
+            del self.store.events[:-1000]
+            return [self._put_decision(*document) for document in documents]
+
+        return await self._write("report", change)
+
+    def _put_decision(self, document: Mapping[str, Any], ages: Collection[str], all_ages: bool) -> bool:
         before = json.loads(self.store.decision or "{}")
         changed = changes(before, document, ages, all_ages=all_ages)
         apply(before, json.loads(json.dumps(changed)))
@@ -149,58 +239,55 @@ class SimMemoryHandle:
         self.store.decisions += bool(changed)
         return bool(changed)
 
-    def together(self) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    def commands(self) -> Sequence[tuple[int, Command]]:
+    async def commands(self) -> Sequence[tuple[int, Command]]:
         self.store.ticks += 1
         return tuple(self.store.inbox)
 
-    def close_open_entries(self) -> Sequence[str]:
+    async def close_open_entries(self) -> Sequence[str]:
         left = {number: step for number, (step, outcome) in self.store.journal.items() if not outcome}
         for number, step in left.items():
             self.store.journal[number] = (step, "looked-again")
         return [f"{step}: unknown outcome; observing again" for step in left.values()]
 
-    def append_audit(
-        self, done: Sequence[tuple[Step, Outcome, Now]], revision: str, events: Sequence[Event] = ()
-    ) -> None:
-        self.hook("before audit")
-        self.store.check_space()
-        self.store.sync()
-        self.store.audit.extend((step.id, outcome.kind.value) for step, outcome, _ in done)
-        del self.store.audit[:-1000]
-        self.store.events.extend(events)
-        del self.store.events[:-1000]
-
-    def reported_holds(self) -> Mapping[HoldKey, str]:
+    async def reported_holds(self) -> Mapping[HoldKey, str]:
         return stored_holds(json.loads(self.store.decision)["holds"]) if self.store.decision else {}
 
-    def put_evidence(self, event: Event, value: str) -> int:
-        self.hook("before evidence")
-        self.store.check_space()
-        self.store.events.append(event)
-        self.store.evidence.append((event.object, json.loads(value)))
-        return len(self.store.evidence)
+    async def put_evidence(self, event: Event, value: str) -> int:
+        def change() -> int:
+            self.store.check_space()
+            self.store.events.append(event)
+            self.store.evidence.append((event.object, json.loads(value)))
+            return len(self.store.evidence)
 
-    def amend_evidence(self, number: int, value: str) -> None:
-        self.hook("before evidence")
-        self.store.check_space()
-        self.store.evidence[number - 1] = (self.store.evidence[number - 1][0], json.loads(value))
+        return await self._write("evidence", change)
 
-    def begin(self, step_id: str, object: str, action: str, generation: str, cause: str, now: Now) -> int:  # noqa: A002
-        self.hook("before begin")
-        self.store.check_space()
-        self.store.sync()
-        self.store.begun += 1
-        self.store.journal[self.store.begun] = (step_id, "")
+    async def amend_evidence(self, number: int, value: str) -> None:
+        def change() -> None:
+            self.store.check_space()
+            self.store.evidence[number - 1] = (self.store.evidence[number - 1][0], json.loads(value))
+
+        await self._write("evidence", change)
+
+    async def begin(self, step_id: str, object: str, action: str, generation: str, cause: str, now: Now) -> int:  # noqa: A002
+        def change() -> int:
+            self.store.check_space()
+            self.store.sync()
+            self.store.begun += 1
+            self.store.journal[self.store.begun] = (step_id, "")
+            return self.store.begun
+
+        entry = await self._write("begin", change)
         self.hook("after begin")
-        return self.store.begun
+        return entry
 
-    def end(self, entry: int, outcome: str, detail: str = "") -> None:
-        self.hook("before end")
-        self.store.check_space()
-        self.store.sync()
-        self.store.journal[entry] = (self.store.journal[entry][0], outcome)
-        self.store.journal.pop(entry - 1000, None)
+    async def end(self, entry: int, outcome: str, detail: str = "") -> None:
+        def change() -> None:
+            self.store.check_space()
+            self.store.sync()
+            step, before = self.store.journal[entry]
+            assert before in ("", outcome), f"entry {entry} ends twice: {before}, {outcome}"
+            self.store.journal[entry] = (step, outcome)
+            self.store.journal.pop(entry - 1000, None)
+
+        await self._write("end", change)
         self.hook("after end")

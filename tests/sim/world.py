@@ -116,7 +116,7 @@ class World:
         self.outside = MemoryWorld(lambda: self.clock.now().steady, lambda: self.clock.now().wall)
         self.apps = Apps()
         self.own_checks: OwnChecks | None = None
-        self.memory = SimMemory()
+        self.memory = SimMemory(lambda: self.clock.now().steady)
         self.tape = Tape()
         self.source = Script()
         self.checks: list[Callable[[Action], None]] = []
@@ -201,6 +201,7 @@ class World:
     def next_event(self) -> int:
         """The instant of the next probe, check of the balancer, or crash."""
         soonest = self.life.prober.next_due() if self.life is not None else FOREVER
+        soonest = min(soonest, self.memory.disk.next_due())
         if self.own_checks is not None:
             soonest = min(soonest, self.own_checks.due)
         for name, after in self.apps.crash_after.items():
@@ -212,6 +213,7 @@ class World:
     def happen(self) -> None:
         """Make everything happen that is due now."""
         now = self.clock.now().steady
+        self.memory.disk.happen()
         for name, after in self.apps.crash_after.items():
             item = self.containers().get(name)
             if item is not None and item.up and item.running_since + after <= now:
@@ -297,6 +299,7 @@ class Life:
         self.events = SimEvents(lambda: clock.now().steady)
         clock.paused, clock.resumed = asyncio.Event(), asyncio.Event()
         clock.next_event, clock.happen = world.next_event, world.happen
+        clock.waiting = lambda: world.memory.disk.waiting
         clock.base_tasks = 3 if watch else 1
         self.prober = SimProber(world.outside, world.apps)
         self.events.listen(lambda: self.prober.readable)
@@ -402,6 +405,8 @@ class Life:
     def kill(self) -> None:
         """End at once; the process never touches the world again."""
         self.dead = True
+        if not self.world.cut:
+            self.world.memory.disk.killed()
         tasks = asyncio.all_tasks(self.events)
         for task in tasks:
             task.cancel()

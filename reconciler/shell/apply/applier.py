@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol
 
 from manifests.values.desired import Role
 from providers.actions import (
@@ -31,7 +32,7 @@ from providers.wrappers.limited import WORKERS
 from reconciler.core.model.ledger_fold import Outcome, OutcomeKind
 from reconciler.core.model.step import Step, target_of
 from reconciler.core.plan_text import describe, spelled_out
-from reconciler.shell.apply.batch import Batch, RaisesFirst, alone, batches
+from reconciler.shell.apply.batch import RAISES_FIRST, Batch, RaisesFirst, alone, batches, goes_first
 from reconciler.shell.clock import Clock
 from reconciler.shell.looks.facts import Looks
 from reconciler.shell.providers import Runner, perform
@@ -49,8 +50,13 @@ and both need the interpreter. DNS changes do not wait longer for slow weights."
 TakeEvidence = Callable[[Step], Awaitable[None]]
 """Called right before the call of a step, to keep evidence that the call destroys. It is bounded in time and raises nothing."""
 
-WhyNot = Callable[[Step], str]
-"""Called right before a step: why it must not begin any more; empty when it may."""
+
+class WhyNot(Protocol):
+    """Says why a step must not begin any more; empty when it may. Called right before it."""
+
+    def __call__(self, step: Step, *, recorded: bool = False) -> str:
+        """`recorded`: the journal has the step, so the store has done its part."""
+
 
 _DOWN = {ContainerState.CREATED, ContainerState.EXITED}
 
@@ -149,10 +155,12 @@ class Applier:
         raises = RaisesFirst()
         followed = {name for step in steps for name in step.follows}
 
-        async def call_batch(batch: Batch) -> dict[str, Outcome]:
-            """Call a batch and finish those of its steps that have no task of their own."""
+        async def call_batch(batch: Batch, earlier: asyncio.Task[dict[str, Outcome]] | None) -> dict[str, Outcome]:
+            """Call a batch and finish those of its steps that have no task of their own. Raises are in the earlier one of its provider."""
             without_task = [step for step in batch.steps if step.id not in tasks]
             try:
+                if earlier is not None:
+                    await asyncio.wait((earlier,), timeout=RAISES_FIRST)
                 outcomes = await self._do_batch(batch, started, held)
             except Exception as error:  # noqa: BLE001  (one step that fails unexpectedly must not end the others)
                 outcomes = {step.id: _unexpected(step, error) for step in batch.steps}
@@ -183,10 +191,13 @@ class Applier:
             finished(step, outcome)
             return outcome
 
+        earlier: dict[str, asyncio.Task[dict[str, Outcome]]] = {}
         for batch in batches(steps, target, self.looks.providers):
-            call = asyncio.create_task(call_batch(batch))
+            call = asyncio.create_task(call_batch(batch, earlier.get(batch.provider.name)))
+            earlier[batch.provider.name] = call
             shared.update((step.id, call) for step in batch.steps)
-            first.append(call)
+            if goes_first(batch.steps[0]):
+                first.append(call)
         if len(shared) < len(steps):  # otherwise no step waits for a raise
             for step in steps:
                 if step.id in shared:
@@ -234,12 +245,18 @@ class Applier:
             if why:
                 return _not_begun(step, why)
             try:
-                entry = self._begin(step)
+                entry = await self._begin(step)
             except StoreError as error:
                 return _not_begun(step, str(error))
-            started(step)
-            outcome = await self._call(step, action, call)
-            self._end(entry, outcome)
+            # And so does the disk.
+            why = held(step, recorded=True)
+            call = perform(self.looks.providers, action)
+            if why or call is None:
+                outcome = _not_begun(step, why) if why else _not_configured(step)
+            else:
+                started(step)
+                outcome = await self._call(step, action, call)
+            await self._end(entry, outcome)
             return outcome
 
     async def _do_batch(self, batch: Batch, started: Callable[[Step], None], held: WhyNot) -> dict[str, Outcome]:
@@ -250,11 +267,17 @@ class Applier:
             why = held(step)
             try:
                 if not why:
-                    begun.append((step, action, self._begin(step)))
+                    begun.append((step, action, await self._begin(step)))
             except StoreError as unwritable:
                 why = str(unwritable)
             if why:
                 outcomes[step.id] = _not_begun(step, why)
+        for step, action, entry in () if goes_first(batch.steps[0]) else tuple(begun):
+            why = held(step, recorded=True)  # the disk took time
+            if why:
+                begun.remove((step, action, entry))
+                outcomes[step.id] = _not_begun(step, why)
+                await self._end(entry, outcomes[step.id])
         if not begun:
             return outcomes
         if outcomes:
@@ -277,8 +300,7 @@ class Applier:
             fine = error is None and not mismatch
             outcome = Outcome(step.id, done) if fine else self._judge(step, error, mismatch)
             outcomes[step.id] = outcome
-            if entry:
-                self._end(entry, outcome)
+            await self._end(entry, outcome)
         return outcomes
 
     async def _read_pools(
@@ -293,19 +315,19 @@ class Applier:
         looks = (self._look_at(batch.provider.name, pool) for pool in unread)
         return {**read, **dict(zip(unread, await asyncio.gather(*looks), strict=True))}
 
-    def _begin(self, step: Step) -> int:
+    async def _begin(self, step: Step) -> int:
         """Begin the step's journal entry; 0 if it needs none. Only weights are sent before the ledger is on disk."""
         if not step.journal:
-            if not isinstance(step.action, SetWeight):
-                self.journal.sync()
+            if not goes_first(step):
+                await self.journal.sync()
             return 0
         action = "\n".join([describe(step.action), *spelled_out(step.action)])
         generation = _generation(step.action)
-        return self.journal.begin(step.id, step.object, action, generation, step.cause.value, self.clock.now())
+        return await self.journal.begin(step.id, step.object, action, generation, step.cause.value, self.clock.now())
 
-    def _end(self, entry: int, outcome: Outcome) -> None:
+    async def _end(self, entry: int, outcome: Outcome) -> None:
         if entry:
-            self.journal.end(entry, outcome.kind.value, outcome.message)
+            await self.journal.end(entry, outcome.kind.value, outcome.message)
 
     async def _call(self, step: Step, action: RuntimeAction | ChangeRecords, call: Callable[[], None]) -> Outcome:
         """Make the call, then read its target back, also after an error."""

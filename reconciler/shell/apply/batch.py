@@ -12,6 +12,12 @@ from providers.spi import EndpointProvider
 from reconciler.core.model.step import Step
 from reconciler.shell.providers import Providers
 
+
+def goes_first(step: Step) -> bool:
+    """Whether the step does not wait for the disk: only weights are sent before the ledger is on it."""
+    return isinstance(step.action, SetWeight) and not step.journal
+
+
 _TOGETHER = (SetWeight, RemoveEndpoint, CutSessions)
 
 RAISES_FIRST = 5.0
@@ -34,14 +40,14 @@ class _Gathered(NamedTuple):
 
 
 def batches(steps: tuple[Step, ...], targets: Mapping[str, str], providers: Providers) -> tuple[Batch, ...]:
-    """The batches of one decision: at most one for each endpoint provider.
+    """The batches of one decision: for each endpoint provider at most one that waits for the disk, after one that does not.
 
     A step that follows another step of the decision, or is the second on its target (`targets` has the target by step id), is in
     none. Raises come first, so that a provider that does one action after another never leaves a pool with less weight than before
     and after. Otherwise the order is that of the decision.
     """
     taken: set[str] = set()
-    gathered: dict[str, _Gathered] = {}
+    gathered: dict[tuple[str, bool], _Gathered] = {}
     for step in steps:
         action = step.action
         target = targets[step.id]
@@ -54,13 +60,14 @@ def batches(steps: tuple[Step, ...], targets: Mapping[str, str], providers: Prov
             or (step.follows and not targets.keys().isdisjoint(step.follows))
         ):
             continue
-        if action.provider not in gathered:
-            gathered[action.provider] = _Gathered([], [])
-        raises, others = gathered[action.provider]
+        key = action.provider, not goes_first(step)
+        if key not in gathered:
+            gathered[key] = _Gathered([], [])
+        raises, others = gathered[key]
         gains = type(action) is SetWeight and action.weight > (action.before or 0)
         (raises if gains else others).append((step, action))
     made = []
-    for name, (raises, others) in gathered.items():
+    for (name, _), (raises, others) in sorted(gathered.items(), key=lambda item: item[0][1]):
         provider = providers.endpoints.get(name)
         if provider is not None:
             chosen, actions = zip(*raises, *others, strict=True)

@@ -10,6 +10,7 @@ so.
 import asyncio
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -109,18 +110,18 @@ class EvidenceCollector:
                 "log_missing": missing or None,
                 "end": None if end.child else {"exit_code": end.exit_code, "cause": end.cause.value},
             }
-            self._put(now, end.object, f"end {fact.name}", end.reason, value)
+            await self._put(now, end.object, f"end {fact.name}", end.reason, value)
             if fact.state in _DOWN:
                 self._kept[fact.id] = fact.generation
         finally:
             if self._keeping.get(fact.id) is asyncio.current_task():
                 del self._keeping[fact.id]
 
-    def _put(self, now: Now, obj: str, step: str, cause: Reason, value: dict[str, Any]) -> int:
+    async def _put(self, now: Now, obj: str, step: str, cause: Reason, value: dict[str, Any]) -> int:
         """Store a piece of evidence. Returns its id, 0 if it cannot be stored: the journal cannot be written either then."""
         try:
             event = Event(now.wall, "evidence", obj, step, cause.value, "kept", _summary(value))
-            return self._cabinet.put_evidence(event, json.dumps(value))
+            return await self._cabinet.put_evidence(event, json.dumps(value))
         except StoreError:
             return 0
 
@@ -149,24 +150,25 @@ class EvidenceCollector:
         }
         if fact is not None and fact.health is not None:
             value["runtime_health"] = _short(fact.health.output)
-        number = self._put(now, step.object, step.id, step.cause, value)
+        number = await self._put(now, step.object, step.id, step.cause, value)
         if number and isinstance(action, StopContainer):
             self._taken[step.id] = _Taken(number, value, action.expect)
 
-    def add_end(self, step: Step) -> None:
-        """After the step: add how the container exited, as read back. Raises nothing."""
+    def add_end(self, step: Step) -> asyncio.Task[None] | None:
+        """After the step: begin to add how the container exited, as read back. Returns the task, which raises nothing; None without one."""
         taken = self._taken.pop(step.id, None)
         action = step.action
         if taken is None or not isinstance(action, StopContainer):
-            return
+            return None
         fact = self._fact(action)
         if fact is None or fact.generation != taken.generation:
-            return
+            return None
         taken.value["end"] = _end(fact)
-        try:
-            self._cabinet.amend_evidence(taken.number, json.dumps(taken.value))
-        except StoreError:
-            return  # the next write to the store reports it
+        return asyncio.create_task(self._amend(taken.number, json.dumps(taken.value)))
+
+    async def _amend(self, number: int, value: str) -> None:
+        with suppress(StoreError):  # the next write to the store reports it
+            await self._cabinet.amend_evidence(number, value)
 
     def _needed(self, step: Step, fact: ContainerFact | None) -> bool:
         """Whether evidence is kept before this step."""

@@ -6,7 +6,6 @@ just begun have ended, or PATIENCE is over: a weight must not wait for its own r
 
 import asyncio
 from collections.abc import Collection, Iterable
-from contextlib import suppress
 from typing import Any
 
 from manifests.values.desired import SECOND, Desired
@@ -23,8 +22,7 @@ from reconciler.shell.report.events import ADOPTION, LastReport, Pending, change
 from reconciler.shell.report.summary import AGES, decision_document, fingerprint
 from reconciler.shell.reporter import Reporter
 from reconciler.shell.store.audit import Event
-from reconciler.shell.store.directory import StoreError
-from reconciler.shell.store.ports import Memory
+from reconciler.shell.store.ports import Document, Reports, Rows
 
 PATIENCE = 0.02
 """Seconds that reports wait for calls under way. Calls to a balancer take some ms, calls to an engine much longer."""
@@ -41,7 +39,7 @@ def _not_begun(step: Step) -> Outcome:
 class Reporting:
     """The queue of reports, in order."""
 
-    def __init__(self, reporter: Reporter, memory: Memory) -> None:
+    def __init__(self, reporter: Reporter, memory: Reports) -> None:
         self._reporter, self._memory = reporter, memory
         self._fingerprint: tuple[object, ...] = ()
         self._requested = self._unsettled = False
@@ -50,6 +48,7 @@ class Reporting:
         self._last: tuple[Decision, Desired, Now, int] | None = None
         self._done: list[tuple[Step, Outcome, Now]] = []
         self._events: list[Event] = []
+        self._rows: list[Rows] = []
         self._pending: list[Pending] = []
         self._outcomes: dict[int, tuple[Step, Outcome]] = {}
         self._reported = LastReport()
@@ -69,10 +68,10 @@ class Reporting:
             self._decisions.append((decision, desired, now, self._since_wall, acts, view))
         self._last = decision, desired, now, self._since_wall
 
-    def begin(self, ledger: Ledger) -> None:
+    async def begin(self, ledger: Ledger) -> None:
         """Start with what an earlier process reported, so that it is not reported again."""
         self._reported = LastReport(
-            self._memory.reported_holds(),
+            await self._memory.reported_holds(),
             requests=ledger.requests,
             suspensions=ledger.suspensions,
             adopted=ledger.adopted,
@@ -106,7 +105,7 @@ class Reporting:
     @property
     def queued(self) -> bool:
         """Whether `flush` has something to store. It then waits for the disk, for the ledger as well."""
-        return bool(self._decisions or self._done or self._events or self._ready())
+        return bool(self._decisions or self._done or self._events or self._rows or self._ready())
 
     async def after_calls(self, under_way: Collection[asyncio.Task[None]], wake: Wake) -> None:
         """Report everything in the queue as soon as no call is under way or PATIENCE is over.
@@ -124,7 +123,7 @@ class Reporting:
                 woken.cancel()
                 if wake.event.is_set() and clock() < self._delayed_at + PATIENCE:
                     return
-        self.flush()
+        await self.flush()
 
     def _ready(self) -> list[Pending]:
         """The pending events whose calls have all ended, and those that have waited for long enough."""
@@ -143,23 +142,28 @@ class Reporting:
         needed = {id(step) for pending in self._pending for step in pending.steps}
         self._outcomes = {key: pair for key, pair in self._outcomes.items() if key in needed}
 
-    def flush(self) -> None:
-        """Report everything in the queue now, in one transaction. Then the ledger is on disk too. Raises `StoreError` when it is not stored."""
-        if self.queued:
-            with self._memory.together():
-                self._flush()
-        with suppress(StoreError):  # the loop learns of it at its next write
-            self._memory.sync()
-        self._delayed_at = None
+    async def flush(self) -> None:
+        """Report everything in the queue now, in one transaction. Then the ledger is on disk too, unless the store cannot be written.
 
-    def close(self) -> None:
+        What is queued while the disk is written waits for the next call.
+        """
+        self._delayed_at = None
+        if self.queued:
+            documents = self._documents()
+            rows, self._rows = self._rows, []
+            if rows or documents:
+                await self._memory.report(rows, documents)
+
+    async def close(self) -> None:
         """At the end of a run, store also what only became older in the last decision: `status` shows it until the next run."""
-        self.flush()
+        await self.flush()
         if self._last is not None:
             decision, desired, now, since = self._last
-            self._memory.put_decision(decision_document(decision, desired, now, since), AGES, all_ages=True)
+            await self._memory.report((), [Document(decision_document(decision, desired, now, since), AGES, True)])
 
-    def _flush(self) -> None:
+    def _documents(self) -> list[Document]:
+        """Make events of what is queued, and rows of all of them. Returns the decisions to store."""
+        documents: list[Document] = []
         for decision, desired, now, _, acts, _ in self._decisions:
             self._reported, events, pending = changes(self._reported, decision, now)
             if acts:
@@ -181,17 +185,17 @@ class Reporting:
             self._reporter.decided(decision, now)
             if view is not None or number == len(self._decisions):  # nothing reads what the next one replaces
                 document = decision_document(decision, desired, now, since, view)
-                self._memory.put_decision(document, AGES, all_ages=view is not None)
+                documents.append(Document(document, AGES, view is not None))
         self._decisions.clear()
+        return documents
 
     def _log(self, event: Event) -> None:
         self._reporter.event(event.kind, event.object, event.step, event.cause, event.outcome, event.message)
 
     def _append(self) -> None:
-        """Append all rows in one transaction, because each append waits for the disk."""
+        """Make rows of this revision of what has happened, and log it."""
         if self._done or self._events:
             for event in self._events:
                 self._log(event)
-            self._memory.append_audit(self._done, self._revision, self._events)
-            self._done.clear()
-            self._events.clear()
+            self._rows.append(Rows(self._done, self._revision, self._events))
+            self._done, self._events = [], []

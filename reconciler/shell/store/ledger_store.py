@@ -18,16 +18,16 @@ class LedgerStore:
         self._saved: Ledger | None = None
         self._rows: dict[tuple[str, str], str] = {}
 
-    def load(self, now: Now) -> Ledger:
+    async def load(self, now: Now) -> Ledger:
         """The stored ledger. Rows that cannot be decoded are set aside, one by one, and each is reported.
 
         Raises:
             StoreError: the store cannot be read, or a row cannot be set aside.
         """
-        self._rows = self._memory.load_ledger()
+        self._rows = await self._memory.load_ledger()
         ledger, undecodable = read_rows(self._rows)
         if undecodable:
-            self._memory.quarantine(undecodable)
+            await self._memory.quarantine(undecodable)
             self._rows = {key: text for key, text in self._rows.items() if key not in undecodable}
         if is_migrated(ledger, self._rows):
             self._rows = to_rows(ledger)
@@ -47,13 +47,14 @@ class LedgerStore:
             )
         return safe
 
-    def save(self, ledger: Ledger, folded: Collection[int], force: bool = False) -> None:
+    async def save(self, ledger: Ledger, folded: Collection[int], force: bool = False) -> None:
         """Store the ledger and acknowledge the commands that are folded into it. Raises StoreError.
 
-        `force`: also when it is the ledger that was saved last, because the store may have lost it.
+        `force`: also when it is the ledger that was saved last, because the store may have lost it, or may have a later one whose save
+        ended unseen.
         """
         if ledger is self._saved and not folded and not force:
             return
         rows = to_rows(ledger, None if self._saved is None else (self._saved, self._rows))
-        self._memory.save_ledger(rows, folded)
+        await self._memory.save_ledger(rows, folded)
         self._saved, self._rows = ledger, rows

@@ -40,6 +40,16 @@ class Owner(NamedTuple):
     boot: str
 
 
+class Holder(NamedTuple):
+    """The process that holds the lock: its id, 0 when only the lock itself shows it, and its record if there is a valid one."""
+
+    pid: int
+    owner: Owner | None
+
+    def __str__(self) -> str:
+        return f"pid {self.pid}" if self.pid else "pid unknown"
+
+
 class Locked(Exception):
     """Another process holds the lock. `owner` is None when there is no valid record of the holder."""
 
@@ -184,9 +194,16 @@ def _started(pid: int) -> int | None:
     return int(stat[stat.rindex(b")") + 2 :].split()[19])
 
 
-def holder(state_dir: Path, clock: BlockingClock) -> Owner | None:
-    """The record of the live process that holds the instance's lock; None when there is none."""
-    return _live_owner(state_dir / OWNER_FILE, clock.now())
+def holder(state_dir: Path, clock: BlockingClock) -> Holder | None:
+    """The process that holds the instance's lock; None when none does.
+
+    The record alone does not decide: a process that started on a full disk holds the lock without one.
+    """
+    owner = _live_owner(state_dir / OWNER_FILE, clock.now())
+    if owner is not None:
+        return Holder(owner.pid, owner)
+    pid = _kernel_holder(state_dir / LOCK_FILE)
+    return Holder(pid or 0, None) if pid is not None or _taken(state_dir / LOCK_FILE) else None
 
 
 def _locked(state_dir: Path, now: Now) -> Locked:
@@ -228,6 +245,28 @@ def _kernel_holder(path: Path) -> int | None:
         if words[1:2] == ["FLOCK"] and wanted in words and words[4].isdigit() and int(words[4]) > 0:
             return int(words[4])
     return None
+
+
+def _taken(path: Path) -> bool:
+    """Whether another process holds the lock, by a try: /proc/locks does not list a holder in another process namespace.
+
+    The lock that a successful try takes for an instant is shared: two tries at once do not take each other for a holder.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    else:
+        fcntl.flock(fd, fcntl.LOCK_UN)
+        return False
+    finally:
+        os.close(fd)
 
 
 def _age(duration: int) -> str:

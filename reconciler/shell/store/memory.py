@@ -1,12 +1,14 @@
 """The port `Memory` over the store: ledger, journal, inbox, audit and evidence of one instance, in types of the core.
 
-`StoreMemory` is for the process that holds the lock; `ReadOnlyMemory` is for plans, and writes nothing. Made by `wire.py`.
+`BlockingMemory` is for the process that holds the lock, before its loop runs. `StoreMemory` makes the calls of the loop on the store's
+own thread. `ReadOnlyMemory` is for plans, and writes nothing. Made by `wire.py`.
 """
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
-from typing import Any
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeVar
 
 from reconciler.core.model.instant import Now, instant
 from reconciler.core.model.ledger_fold import Command, Outcome
@@ -15,7 +17,11 @@ from reconciler.core.model.step import Step
 from reconciler.shell.store.audit import Event, HoldKey, stored_holds
 from reconciler.shell.store.database_file import Replaced
 from reconciler.shell.store.directory import StoreError
+from reconciler.shell.store.ports import Document, Rows
 from reconciler.shell.store.state_db import AuditRow, InboxCommand, Store
+from reconciler.shell.store.thread import Calls, NoThread, StoreThread
+
+T = TypeVar("T")
 
 LOOKED_AGAIN = "looked-again"
 """The outcome of a call whose process died before the call ended: the next look shows whether it was carried out."""
@@ -65,8 +71,8 @@ def _request(raw: dict[str, Any], stored: InboxCommand) -> Request:
     )
 
 
-class StoreMemory:
-    """The memory of the process that holds the lock.
+class BlockingMemory:
+    """The memory of the process that holds the lock. Every call blocks its thread.
 
     Args:
         store: the open store.
@@ -115,13 +121,14 @@ class StoreMemory:
             return True
         return False
 
-    def put_decision(self, document: Mapping[str, Any], ages: Collection[str] = (), *, all_ages: bool = False) -> bool:
-        """Store what changed in the last decision."""
-        return self.store.put_decision(document, ages, all_ages=all_ages)
-
-    def together(self) -> AbstractContextManager[None]:
-        """One transaction for all writes in its body."""
-        return self.store.together()
+    def report(self, rows: Sequence[Rows], documents: Sequence[Document] = ()) -> list[bool]:
+        """Append to the audit and store what changed in the decisions, in one transaction. Returns of each whether it changed."""
+        with self.store.together():
+            for done, revision, events in rows:
+                self.append_audit(done, revision, events)
+            changed = [self.store.put_decision(value, ages, all_ages=all_ages) for value, ages, all_ages in documents]
+        self.store.sync()
+        return changed
 
     def commands(self) -> Sequence[tuple[int, Command]]:
         """Operators' commands that are not folded yet, as (id, command)."""
@@ -179,26 +186,127 @@ class StoreMemory:
         self.store.end(entry, outcome, detail)
 
 
+class StoreMemory:
+    """The memory of the loop: a `BlockingMemory` on a thread of its own.
+
+    Args:
+        blocking: makes the calls.
+        calls: makes them one after another; the store's own thread unless given.
+        note: takes a message when a damaged file was replaced.
+    """
+
+    def __init__(
+        self, blocking: BlockingMemory, calls: Calls | None = None, note: Callable[[str], None] = lambda _: None
+    ) -> None:
+        self.blocking = blocking
+        self.thread = StoreThread()
+        self._calls, self._note = calls or self.thread, note
+
+    def close(self, seconds: float) -> bool:
+        """Close the store after the call under way, waiting at most `seconds` for it. Whether it is closed; else a call hangs."""
+        return self.thread.close(self._close, seconds)
+
+    def _close(self) -> None:
+        with suppress(StoreError):
+            self.blocking.store.close()
+
+    async def _run(self, call: Callable[[], T]) -> T:
+        try:
+            return await self._calls.run(call)
+        except NoThread as error:
+            next_step = "raise the limit of processes and threads of this user, or end some"
+            raise StoreError(self.place, str(error), next_step) from error
+
+    @property
+    def place(self) -> str:
+        """The file."""
+        return str(self.blocking.store.path)
+
+    async def load_ledger(self) -> dict[tuple[str, str], str]:
+        """All rows of the ledger."""
+        return await self._run(self.blocking.load_ledger)
+
+    async def save_ledger(self, rows: Mapping[tuple[str, str], str], acknowledge: Collection[int] = ()) -> int:
+        """Store the rows that differ and acknowledge folded commands, in one transaction; see `sync`."""
+        return await self._run(partial(self.blocking.save_ledger, rows, acknowledge))
+
+    async def sync(self) -> bool:
+        """Wait until the ledger is on disk. False when it already was."""
+        # No other call is under way, and most ticks have nothing to sync: no change of threads then.
+        return await self._run(self.blocking.sync) if self.blocking.store.unsynced else False
+
+    async def quarantine(self, keys: Mapping[tuple[str, str], str]) -> None:
+        """Set rows of the ledger aside that cannot be decoded."""
+        await self._run(partial(self.blocking.quarantine, keys))
+
+    def damaged(self) -> Sequence[tuple[str, str, str]]:
+        """Section, key and cause of the rows that were set aside."""
+        return self.blocking.damaged()
+
+    async def check(self) -> bool:
+        """Write something. When the files are gone, the store is made again: what it had is in memory."""
+        before = self.blocking.store
+        made = await self._run(self.blocking.check)
+        after = self.blocking.store
+        if after is not before and after.recovered:
+            self._note(after.recovered)
+        return made
+
+    async def report(self, rows: Sequence[Rows], documents: Sequence[Document] = ()) -> Sequence[bool]:
+        """Append to the audit and store what changed in the decisions, in one transaction. Returns of each whether it changed."""
+        return await self._run(partial(self.blocking.report, rows, documents))
+
+    async def commands(self) -> Sequence[tuple[int, Command]]:
+        """Operators' commands that are not folded yet, as (id, command)."""
+        return await self._run(self.blocking.commands)
+
+    async def close_open_entries(self) -> Sequence[str]:
+        """Close the journal entries that an earlier process did not close; one message for each."""
+        return await self._run(self.blocking.close_open_entries)
+
+    async def reported_holds(self) -> Mapping[HoldKey, str]:
+        """The holds of the last decision that an earlier process stored."""
+        return await self._run(self.blocking.reported_holds)
+
+    async def put_evidence(self, event: Event, value: str) -> int:
+        """Keep evidence of a replica, and append the event to the audit. Returns the id of the evidence."""
+        return await self._run(partial(self.blocking.put_evidence, event, value))
+
+    async def amend_evidence(self, number: int, value: str) -> None:
+        """Replace the evidence once the replica's exit is known."""
+        await self._run(partial(self.blocking.amend_evidence, number, value))
+
+    async def begin(self, step_id: str, object: str, action: str, generation: str, cause: str, now: Now) -> int:  # noqa: A002
+        """Record durably that a call is about to be made. Returns the id of the entry."""
+        return await self._run(partial(self.blocking.begin, step_id, object, action, generation, cause, now))
+
+    async def end(self, entry: int, outcome: str, detail: str = "") -> None:
+        """Record the outcome of the call."""
+        await self._run(partial(self.blocking.end, entry, outcome, detail))
+
+
 class ReadOnlyMemory:
     """The memory of a plan: the ledger and commands as they were read. Writes nothing."""
+
+    place = "the ledger of a plan"
 
     def __init__(self, rows: Mapping[tuple[str, str], str], commands: Sequence[tuple[int, Command]] = ()) -> None:
         self.rows, self._commands = dict(rows), commands
 
-    def load_ledger(self) -> dict[tuple[str, str], str]:
+    async def load_ledger(self) -> dict[tuple[str, str], str]:
         """All rows of the ledger."""
         return dict(self.rows)
 
-    def save_ledger(self, rows: Mapping[tuple[str, str], str], acknowledge: Collection[int] = ()) -> int:
+    async def save_ledger(self, rows: Mapping[tuple[str, str], str], acknowledge: Collection[int] = ()) -> int:
         """Writes nothing: a plan changes nothing."""
         del rows, acknowledge
         return 0
 
-    def sync(self) -> bool:
+    async def sync(self) -> bool:
         """Writes nothing."""
         return False
 
-    def quarantine(self, keys: Mapping[tuple[str, str], str]) -> None:
+    async def quarantine(self, keys: Mapping[tuple[str, str], str]) -> None:
         """Writes nothing: the next run sets them aside."""
         del keys
 
@@ -206,49 +314,39 @@ class ReadOnlyMemory:
         """Empty: a plan sets nothing aside."""
         return ()
 
-    def check(self) -> bool:
+    async def check(self) -> bool:
         """Writes nothing."""
         return False
 
-    def put_decision(self, document: Mapping[str, Any], ages: Collection[str] = (), *, all_ages: bool = False) -> bool:
+    async def report(self, rows: Sequence[Rows], documents: Sequence[Document] = ()) -> Sequence[bool]:
         """Writes nothing."""
-        del document, ages, all_ages
-        return False
+        del rows, documents
+        return ()
 
-    def together(self) -> AbstractContextManager[None]:
-        """Nothing to begin or end."""
-        return nullcontext()
-
-    def commands(self) -> Sequence[tuple[int, Command]]:
+    async def commands(self) -> Sequence[tuple[int, Command]]:
         """Operators' commands that are not folded yet: a plan obeys them too."""
         return self._commands
 
-    def close_open_entries(self) -> Sequence[str]:
+    async def close_open_entries(self) -> Sequence[str]:
         """Does not read the journal."""
         return ()
 
-    def append_audit(
-        self, done: Sequence[tuple[Step, Outcome, Now]], revision: str, events: Sequence[Event] = ()
-    ) -> None:
-        """Writes nothing."""
-        del done, revision, events
-
-    def reported_holds(self) -> Mapping[HoldKey, str]:
+    async def reported_holds(self) -> Mapping[HoldKey, str]:
         """Empty: a plan reports nothing."""
         return {}
 
-    def put_evidence(self, event: Event, value: str) -> int:
+    async def put_evidence(self, event: Event, value: str) -> int:
         """Never called: a plan stops nothing."""
         raise AssertionError(f"a plan must not keep evidence: {event} {value}")
 
-    def amend_evidence(self, number: int, value: str) -> None:
+    async def amend_evidence(self, number: int, value: str) -> None:
         """Never called."""
         del number, value
 
-    def begin(self, step_id: str, object: str, action: str, generation: str, cause: str, now: Now) -> int:  # noqa: A002
+    async def begin(self, step_id: str, object: str, action: str, generation: str, cause: str, now: Now) -> int:  # noqa: A002
         """Never called: a plan makes no call."""
         raise AssertionError(f"a plan must not {action}: {step_id} {object} {generation} {cause} {now}")
 
-    def end(self, entry: int, outcome: str, detail: str = "") -> None:
+    async def end(self, entry: int, outcome: str, detail: str = "") -> None:
         """Never called."""
         del entry, outcome, detail

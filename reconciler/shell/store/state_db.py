@@ -259,6 +259,16 @@ class Store(Audit):
             self._ledger = dict(rows)
         return len(changed) + len(gone)
 
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._path
+
+    @property
+    def unsynced(self) -> bool:
+        """Whether `sync` has something to wait for. Only while no other thread writes."""
+        return self._unsynced
+
     def sync(self) -> bool:
         """Wait until everything written is on disk. False when it already was."""
         with self._mutex:
@@ -310,13 +320,16 @@ class Store(Audit):
         return added
 
     def end(self, entry: int, outcome: str, detail: str = "") -> None:
-        """Record the outcome of an action. Raises StoreError also when no open entry has that id."""
+        """Record the outcome of an action. The same outcome once more changes nothing: the first write may have ended unseen.
+
+        Raises StoreError also when no entry of that id is open or has this outcome.
+        """
         if not outcome:
             raise ValueError(f"journal entry {entry}: an empty outcome would leave it open")
         with self._writing() as db:
             done = db.execute(
-                "UPDATE journal SET ended_wall = ?, outcome = ?, detail = ? WHERE id = ? AND outcome IS NULL",
-                (self._clock.now().wall, outcome, detail, entry),
+                "UPDATE journal SET ended_wall = ?, outcome = ?, detail = ? WHERE id = ? AND (outcome IS NULL OR outcome = ?)",
+                (self._clock.now().wall, outcome, detail, entry, outcome),
             )
             if done.rowcount != 1:
                 raise StoreError(self._path, f"the journal has no open entry {entry}", "report this as a bug")

@@ -57,13 +57,13 @@ class Telling(MemoryEndpoints):
 class NoJournal:
     syncs = 0
 
-    def begin(self, step_id: str, object: str, action: str, generation: str, cause: str, now: Now) -> int:  # noqa: A002
+    async def begin(self, step_id: str, object: str, action: str, generation: str, cause: str, now: Now) -> int:  # noqa: A002
         raise AssertionError(step_id)
 
-    def end(self, entry: int, outcome: str, detail: str = "") -> None:
+    async def end(self, entry: int, outcome: str, detail: str = "") -> None:
         raise AssertionError(entry)
 
-    def sync(self) -> bool:
+    async def sync(self) -> bool:
         self.syncs += 1
         return True
 
@@ -82,7 +82,7 @@ class Bench:
             found.append(outcome.kind)
 
         steps = tuple(Step(f"step {n}", "service/web", one, Reason.READY, "ready") for n, one in enumerate(actions))
-        asyncio.run(self.applier.run(steps, lambda step: None, finished, lambda step: ""))
+        asyncio.run(self.applier.run(steps, lambda step: None, finished, lambda step, recorded=False: ""))
         return found
 
     def weights(self) -> list[int]:

@@ -62,14 +62,14 @@ class Journal:
     def __init__(self) -> None:
         self.entries: list[list[str]] = []
 
-    def begin(self, step_id: str, object: str, action: str, generation: str, cause: str, now: Now) -> int:  # noqa: A002
+    async def begin(self, step_id: str, object: str, action: str, generation: str, cause: str, now: Now) -> int:  # noqa: A002
         self.entries.append([step_id])
         return len(self.entries)
 
-    def end(self, entry: int, outcome: str, detail: str = "") -> None:
+    async def end(self, entry: int, outcome: str, detail: str = "") -> None:
         self.entries[entry - 1].append(outcome)
 
-    def sync(self) -> bool:
+    async def sync(self) -> bool:
         return False
 
 
@@ -98,7 +98,10 @@ class Bench:
 
         asyncio.run(
             self.applier.run(
-                steps, lambda step: self.started.append(step.id), finished, lambda step: "" if may_go else "a test"
+                steps,
+                lambda step: self.started.append(step.id),
+                finished,
+                lambda step, recorded=False: "" if may_go else "a test",
             ),
         )
         assert self.applier.busy == set()
@@ -159,7 +162,7 @@ def test_a_batch_raises_weights_first_then_keeps_the_decisions_order():
     edge.batches.clear()
     steps = [put(3), put(4, 5, before=10), put(1), drop(9), put(5, 20, before=10), put(2)]
     assert Bench(edge).apply(*steps) == [DONE] * 6
-    assert edge.batches == [["web-3", "web-1", "web-5", "web-2", "web-4", "web-9"]]
+    assert edge.batches == [["web-3", "web-1", "web-5", "web-2", "web-4"], ["web-9"]], "a removal waits for the disk"
 
 
 def test_a_single_step_is_one_call_and_one_look():
@@ -287,7 +290,7 @@ def test_every_target_is_busy_while_the_call_runs():
 
 def test_journalled_steps_are_written_before_and_after_the_call():
     edge = Pools("edge", MemoryWorld())
-    bench = Bench(faulty(edge, sequence(Fault.NONE, Fault.REJECTED)))
+    bench = Bench(faulty(edge, sequence(Fault.NONE, Fault.NONE, Fault.REJECTED)))
     bench.apply(put(1, journal=True), put(2, journal=True), put(3))
     assert bench.journal.entries == [["weight 1", "done"], ["weight 2", "rejected"]]
 

@@ -36,15 +36,26 @@ class Cabinet:
         self.kept: dict[int, dict] = {}
         self.reported: list[Event] = []
 
-    def put_evidence(self, reported: Event, value: str) -> int:
+    async def put_evidence(self, reported: Event, value: str) -> int:
         if self.full:
             raise StoreError("state.db", "no space left", "make room")
         self.reported.append(reported)
         self.kept[len(self.kept) + 1] = json.loads(value)
         return len(self.kept)
 
-    def amend_evidence(self, number: int, value: str) -> None:
+    async def amend_evidence(self, number: int, value: str) -> None:
         self.kept[number] = json.loads(value)
+
+
+def add_end(taker: EvidenceCollector) -> None:
+    """Add the end of the stopped container, and wait until it is stored."""
+
+    async def added() -> None:
+        amending = taker.add_end(STOP)
+        if amending is not None:
+            await amending
+
+    asyncio.run(added())
 
 
 class Answers:
@@ -103,7 +114,7 @@ def test_a_log_that_does_not_come_is_left_out_and_that_is_said(log, hangs, said)
 def test_a_full_disk_does_not_stop_the_step_here():
     taker, _ = collector(Cabinet(full=True), lambda: ("a line",))
     asyncio.run(taker.take(STOP))
-    taker.add_end(STOP)
+    add_end(taker)
 
 
 def test_only_steps_that_take_something_away_are_witnessed():
@@ -128,7 +139,7 @@ def test_how_it_ended_is_added_only_for_the_life_that_was_stopped():
             FACT, state=ContainerState.EXITED, started_at=started_at, exit_code=137, exit_cause=ExitCause.OOM_KILLED
         )
         looks.runtimes["node-a"] = Known((after,), "node-a", 1)
-        taker.add_end(STOP)
+        add_end(taker)
         assert cabinet.kept[1]["end"] == ended
 
 

@@ -2,10 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -16,13 +14,14 @@ from reconciler.core.decide import decide
 from reconciler.core.decision import Decision
 from reconciler.core.model.instant import Now
 from reconciler.core.model.ledger import Ledger
-from reconciler.core.model.ledger_fold import Command, Outcome, OutcomeKind
+from reconciler.core.model.ledger_fold import Outcome, OutcomeKind
 from reconciler.core.model.observed import Observed
 from reconciler.core.model.reasons import Reason
 from reconciler.core.model.step import Step
 from reconciler.shell.looks.triggers import Wake
 from reconciler.shell.report.reporting import LONGEST, Reporting
 from reconciler.shell.store.audit import Event, HoldKey
+from reconciler.shell.store.ports import Document, Rows
 from tests.builders import NOW as SCENE_NOW
 from tests.builders import Scene
 from tests.sim.manifest import Shop, Spec, shop
@@ -56,49 +55,16 @@ class Recorder:
     def decided(self, decision: Decision, now: Now) -> None:
         self.calls.append(f"decided {len(decision.steps)}")
 
-    def put_decision(self, document: Mapping[str, Any], ages: Collection[str] = (), *, all_ages: bool = False) -> bool:
-        self.calls.append("stored")
-        return True
+    async def report(self, rows: Sequence[Rows], documents: Sequence[Document] = ()) -> Sequence[bool]:
+        for done, revision, events in rows:
+            self.events.extend(events)
+            if done:
+                self.calls.append(f"audit {len(done)} of {revision}")
+        self.calls += ["stored"] * len(documents)
+        return [True] * len(documents)
 
-    def append_audit(
-        self, done: Sequence[tuple[Step, Outcome, Now]], revision: str, events: Sequence[Event] = ()
-    ) -> None:
-        self.events.extend(events)
-        if done:
-            self.calls.append(f"audit {len(done)} of {revision}")
-
-    def reported_holds(self) -> Mapping[HoldKey, str]:
+    async def reported_holds(self) -> Mapping[HoldKey, str]:
         return {}
-
-    def put_evidence(self, event: Event, value: str) -> int:
-        raise AssertionError(event, value)
-
-    def amend_evidence(self, number: int, value: str) -> None:
-        raise AssertionError(number, value)
-
-    def load_ledger(self) -> dict[tuple[str, str], str]:
-        return {}
-
-    def save_ledger(self, rows: Mapping[tuple[str, str], str], acknowledge: Collection[int] = ()) -> int:
-        raise AssertionError(rows, acknowledge)
-
-    def sync(self) -> bool:
-        return False
-
-    def together(self) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    def commands(self) -> Sequence[tuple[int, Command]]:
-        return ()
-
-    def close_open_entries(self) -> Sequence[str]:
-        return ()
-
-    def begin(self, step_id: str, object: str, action: str, generation: str, cause: str, now: Now) -> int:  # noqa: A002
-        raise AssertionError(step_id)
-
-    def end(self, entry: int, outcome: str, detail: str = "") -> None:
-        raise AssertionError(entry)
 
 
 @pytest.fixture
@@ -175,8 +141,8 @@ def test_the_audit_is_appended_once_per_revision_in_force(recorder: Recorder) ->
     outcome = Outcome("weight", OutcomeKind.DONE)
     for revision in ("r1", "r1", "r2"):
         reporting.done((WEIGHT, outcome, NOW), revision)
-    reporting.flush()
-    reporting.flush()
+    asyncio.run(reporting.flush())
+    asyncio.run(reporting.flush())
     assert recorder.calls == ["audit 2 of r1", "audit 1 of r2"]
 
 
@@ -195,14 +161,14 @@ def verdicts(recorder: Recorder) -> list[str]:
 def test_a_verdict_is_reported_when_its_calls_have_ended(recorder: Recorder) -> None:
     reporting, (decision, desired) = Reporting(recorder, recorder), failing()
     reporting.decided(decision, desired, SCENE_NOW)
-    reporting.flush()
+    asyncio.run(reporting.flush())
     assert verdicts(recorder) == []
     for step in decision.steps:
         reporting.done((step, Outcome(step.id, OutcomeKind.DONE), SCENE_NOW), "r1")
-    reporting.flush()
+    asyncio.run(reporting.flush())
     [said] = verdicts(recorder)
     assert said.startswith("acted on: weight 0 in edge/web, address withdrawn from")
-    reporting.flush()
+    asyncio.run(reporting.flush())
     assert len(verdicts(recorder)) == 1
 
 
@@ -214,7 +180,7 @@ def test_the_outcome_of_a_later_try_does_not_change_what_is_reported(recorder: R
         reporting.done((step, Outcome(step.id, OutcomeKind.FAILED, "refused"), SCENE_NOW), "r1")
     for step in again:
         reporting.done((step, Outcome(step.id, OutcomeKind.DONE), SCENE_NOW), "r1")
-    reporting.flush()
+    asyncio.run(reporting.flush())
     [said] = verdicts(recorder)
     assert said.startswith("not acted on: weight 0 in edge/web: failed (refused)")
 
@@ -222,10 +188,10 @@ def test_the_outcome_of_a_later_try_does_not_change_what_is_reported(recorder: R
 def test_a_call_that_hangs_holds_an_event_for_a_while_only(recorder: Recorder) -> None:
     reporting, (decision, desired) = Reporting(recorder, recorder), failing()
     reporting.decided(decision, desired, SCENE_NOW)
-    reporting.flush()
+    asyncio.run(reporting.flush())
     later = Now(SCENE_NOW.wall + LONGEST, SCENE_NOW.steady + LONGEST, SCENE_NOW.boot)
     reporting.decided(decision, desired, later)
-    reporting.flush()
+    asyncio.run(reporting.flush())
     [said] = verdicts(recorder)
     assert "begun, not confirmed yet" in said
 
@@ -233,7 +199,7 @@ def test_a_call_that_hangs_holds_an_event_for_a_while_only(recorder: Recorder) -
 def test_steps_of_a_run_that_ends_are_reported_as_not_done(recorder: Recorder) -> None:
     reporting, (decision, desired) = Reporting(recorder, recorder), failing()
     reporting.decided(decision, desired, SCENE_NOW, acts=False)
-    reporting.flush()
+    asyncio.run(reporting.flush())
     [said] = verdicts(recorder)
     assert said.startswith("not acted on: weight 0 in edge/web: not done (the run has ended)")
 
@@ -241,5 +207,5 @@ def test_steps_of_a_run_that_ends_are_reported_as_not_done(recorder: Recorder) -
 def test_a_skipped_step_is_no_event_of_its_own(recorder: Recorder) -> None:
     reporting = Reporting(recorder, recorder)
     reporting.done((WEIGHT, Outcome("weight", OutcomeKind.SKIPPED), NOW), "r1")
-    reporting.flush()
+    asyncio.run(reporting.flush())
     assert recorder.calls == []

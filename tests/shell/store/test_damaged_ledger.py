@@ -1,5 +1,6 @@
 """A ledger with rows that cannot be decoded: each is set aside alone, and what it may have limited is on the side that holds."""
 
+import asyncio
 import json
 from dataclasses import replace
 
@@ -24,7 +25,7 @@ LEDGER = Ledger(
 def load(damage: dict[tuple[str, str], str]) -> tuple[Ledger, SimMemory, Tape]:
     memory, tape = SimMemory(), Tape()
     memory.rows = to_rows(LEDGER) | damage
-    return LedgerStore(memory.handle(lambda _: None), tape).load(NOW), memory, tape
+    return asyncio.run(LedgerStore(memory.handle(lambda _: None), tape).load(NOW)), memory, tape
 
 
 @pytest.mark.parametrize("text", ['"x"', "{", "[1]", '["a", "b", "c"]', "null", '[1, 2, "b", 4]', "3"])

@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -14,6 +15,7 @@ from manifests.values.desired import SECOND
 from reconciler.shell.clock import SystemClock
 from reconciler.shell.store.directory import StoreError
 from reconciler.shell.store.lock import Lock, Locked
+from reconciler.shell.store.lock import holder as holder_of
 from tests.sim.clock import VirtualClock
 
 HOLDER = """
@@ -112,6 +114,43 @@ def test_a_torn_record_does_not_hide_the_held_lock(state):
         (state / "lock.owner").write_bytes(b'{"pid": \xff')
         with pytest.raises(Locked, match="locked by pid"):
             Lock.acquire(state, "second", SystemClock())
+
+
+LOOK = """
+import sys
+from pathlib import Path
+from reconciler.shell.clock import SystemClock
+from reconciler.shell.store.lock import holder
+print(holder(Path(sys.argv[1]), SystemClock()))
+"""
+
+
+def test_a_holder_without_a_record_still_holds_the_instance(state):
+    clock = SystemClock()
+    assert holder_of(state, clock) is None
+    with holder(state) as process:
+        assert holder_of(state, clock).owner.operation == "reconcile --watch manifests"
+        (state / "lock.owner").unlink()  # as on a full disk, where it cannot be written
+        found = holder_of(state, clock)
+        assert (found.pid, found.owner) == (process.pid, None)
+    assert holder_of(state, clock) is None
+    with Lock.acquire(state, "after it", clock):
+        pass
+
+
+def test_a_holder_in_another_process_namespace_is_found(state):
+    unshare = shutil.which("unshare")
+    if unshare is None or os.geteuid():
+        pytest.skip("a process namespace of its own needs root")
+    command = [unshare, "--pid", "--fork", "--mount-proc", sys.executable, "-c", LOOK, str(state)]
+    with holder(state):
+        (state / "lock.owner").unlink()
+        seen = subprocess.run(command, env=ENV, capture_output=True, text=True, timeout=60, check=False)
+    if "unshare" in seen.stderr:
+        pytest.skip(f"no process namespace can be made: {seen.stderr.strip()}")
+    assert seen.stdout == "pid unknown\n", seen.stderr
+    after = subprocess.run(command, env=ENV, capture_output=True, text=True, timeout=60, check=True)
+    assert after.stdout == "None\n"
 
 
 def test_waiting_for_the_lock_ends_at_its_deadline(state):
