@@ -16,31 +16,31 @@ WEB = "workload/web"
 PASSED = probe_key(WEB, "aaaa", "liveness")
 
 
-def opened(memory: SimMemory) -> tuple[LedgerStore, Ledger]:
+async def opened(memory: SimMemory) -> tuple[LedgerStore, Ledger]:
     """The store of the next process, and what it reads."""
     store = LedgerStore(memory.handle(lambda _: None), Tape())
-    return store, store.load(NOW)
+    return store, await store.load(NOW)
 
 
-def test_rows_with_a_node_are_replaced_and_never_count_later():
+async def test_rows_with_a_node_are_replaced_and_never_count_later():
     memory = SimMemory()
     memory.rows = to_rows(Ledger(revisions={WEB: RevisionMark(1, "aaaa")}))
     memory.rows |= {("passed", f"{WEB}|liveness|{node}"): "true" for node in ("node-a", "node-b")}
     before = dict(memory.rows)
 
-    store, ledger = opened(memory)
+    store, ledger = await opened(memory)
     assert ledger.passed == {PASSED}
-    store.save(ledger, ())
+    await store.save(ledger, ())
     assert memory.rows == before, "nothing has changed, so nothing is written"
 
-    store.save(replace(ledger, revisions={WEB: RevisionMark(2, "bbbb")}), ())
+    await store.save(replace(ledger, revisions={WEB: RevisionMark(2, "bbbb")}), ())
     assert {key for section, key in memory.rows if section == "passed"} == {PASSED}
-    assert opened(memory)[1].passed == {PASSED}
+    assert (await opened(memory))[1].passed == {PASSED}
 
 
-def test_a_killed_process_leaves_the_rows_to_the_next_one():
+async def test_a_killed_process_leaves_the_rows_to_the_next_one():
     memory = SimMemory()
     memory.rows = to_rows(Ledger(revisions={WEB: RevisionMark(1, "aaaa")}))
     memory.rows["passed", f"{WEB}|liveness|node-a"] = "true"
-    opened(memory)
-    assert opened(memory)[1].passed == {PASSED}
+    await opened(memory)
+    assert (await opened(memory))[1].passed == {PASSED}
