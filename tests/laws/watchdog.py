@@ -44,7 +44,7 @@ class Watchdog:
     def time(self) -> int:
         """The time that really passed (ns), independent of clock changes. Called at every write and look."""
         now = self.world.clock.now()
-        if now.boot == self._then.boot:
+        if now.lineage == self._then.lineage:
             self.true_time += now.steady - self._then.steady
         else:
             self.true_time += 60 * SECOND
@@ -87,7 +87,7 @@ class Watchdog:
         assert (step.object, action.expect) not in {(o, g) for _, o, g in self.restarts}, "one generation, one restart"
         # Counted from the grant, which may precede the stop by some time.
         grant, now = self.world.memory.ledger().grants.get(action.expect.container_id), self.world.clock.now()
-        granted = self.true_time - (now.steady - grant.at.steady if grant and grant.at.boot == now.boot else 0)
+        granted = self.true_time - (now.steady - grant.at.steady if grant and grant.at.lineage == now.lineage else 0)
         self.restarts.append((granted, step.object, action.expect))
         self.granted_at[action.expect] = grant.at if grant else instant(now)
         for spec in self.world.shop.specs:
@@ -201,4 +201,4 @@ class Watchdog:
 
 def leapt(since: Instant, until: Instant, window: int) -> bool:
     """Whether a window seems to be over because the clock was set forward before a reboot, which no clock can detect."""
-    return since.boot != until.boot and until.wall - since.wall >= window
+    return since.lineage != until.lineage and until.wall - since.wall >= window

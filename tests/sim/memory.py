@@ -4,6 +4,7 @@ were synced."""
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 from reconciler.core.model.instant import Now
@@ -12,6 +13,7 @@ from reconciler.core.model.ledger_codec import from_rows
 from reconciler.core.model.ledger_fold import Command, Outcome
 from reconciler.core.model.restart_request import Request
 from reconciler.core.model.step import Step
+from reconciler.shell.instance_clock import ClockRecord, InstanceClock
 from reconciler.shell.store.audit import AuditRow, Event, HoldKey, stored_holds
 from reconciler.shell.store.directory import StoreError
 from reconciler.shell.store.document_changes import apply, changes
@@ -39,24 +41,25 @@ class SimMemory:
         self.commands_made = 0
         self.ticks = 0
         self.wake_holder: Callable[[], None] = lambda: None
-        self._synced = (self.rows, self.inbox)
+        self.clock: ClockRecord | None = None
+        self._synced = (self.rows, self.inbox, self.clock)
 
-    def handle(self, hook: Callable[[str], None]) -> "SimMemoryHandle":
+    def handle(self, hook: Callable[[str], None], clock: InstanceClock) -> "SimMemoryHandle":
         """The memory for one loop; `hook` is called at every point where a process may be killed."""
-        return SimMemoryHandle(self, hook)
+        return SimMemoryHandle(self, hook, clock)
 
     def unsynced(self) -> bool:
         """Whether rows or commands would not survive a power cut."""
-        return (self.rows, self.inbox) != self._synced
+        return (self.rows, self.inbox, self.clock) != self._synced
 
     def sync(self) -> bool:
         """Make saved rows survive a power cut."""
-        before, self._synced = self._synced, (dict(self.rows), list(self.inbox))
+        before, self._synced = self._synced, (dict(self.rows), list(self.inbox), self.clock)
         return before != self._synced
 
     def cut(self) -> None:
         """Power cut: go back to the synced state."""
-        self.rows, self.inbox = dict(self._synced[0]), list(self._synced[1])
+        self.rows, self.inbox, self.clock = dict(self._synced[0]), list(self._synced[1]), self._synced[2]
 
     def say(
         self,
@@ -103,8 +106,8 @@ class SimMemory:
 class SimMemoryHandle:
     """The handle of one loop."""
 
-    def __init__(self, store: SimMemory, hook: Callable[[str], None]) -> None:
-        self.store, self.hook = store, hook
+    def __init__(self, store: SimMemory, hook: Callable[[str], None], clock: InstanceClock) -> None:
+        self.store, self.hook, self.clock = store, hook, clock
 
     def load_ledger(self) -> dict[tuple[str, str], str]:
         return dict(self.store.rows)
@@ -121,6 +124,8 @@ class SimMemoryHandle:
         differ = {*rows.items()} ^ {*self.store.rows.items()}
         self.store.rows = dict(rows)
         self.store.inbox = [entry for entry in self.store.inbox if entry[0] not in acknowledge]
+        if differ or acknowledge:
+            self.store.clock = self.clock.record()
         self.store.saves += bool(differ)
         self.hook("after save")
         return len(differ)
@@ -154,7 +159,14 @@ class SimMemoryHandle:
 
     def commands(self) -> Sequence[tuple[int, Command]]:
         self.store.ticks += 1
-        return tuple(self.store.inbox)
+        return tuple((number, self._dated(command)) for number, command in self.store.inbox)
+
+    def _dated(self, command: Command) -> Command:
+        """The command with its moment in the time of the instance: tests give that of the host."""
+        at, request = self.clock.of_instance(command.at), command.request
+        if request is not None:
+            request = request._replace(at=self.clock.of_instance(request.at))
+        return replace(command, at=at, request=request)
 
     def close_open_entries(self) -> Sequence[str]:
         left = {number: step for number, (step, outcome) in self.store.journal.items() if not outcome}

@@ -29,6 +29,8 @@ from reconciler.core.model.step import Step
 from reconciler.exits import Exit
 from reconciler.metrics.monitoring import Monitoring
 from reconciler.shell.daemon_view import DaemonView
+from reconciler.shell.host_facts import InstanceTimeProber, InstanceTimeRuntime
+from reconciler.shell.instance_clock import ClockRecord, InstanceClock
 from reconciler.shell.loop import Loop
 from reconciler.shell.parts import Parts
 from reconciler.shell.providers import Providers
@@ -117,6 +119,9 @@ class World:
         self.apps = Apps()
         self.own_checks: OwnChecks | None = None
         self.memory = SimMemory()
+        wall, steady, boot = self.clock.now()
+        self.memory.clock = ClockRecord("a lineage", steady, wall, steady, boot, self.clock.machine)
+        self.memory.sync()
         self.tape = Tape()
         self.source = Script()
         self.checks: list[Callable[[Action], None]] = []
@@ -229,6 +234,24 @@ class World:
             runtime.reboot()
         self.clock.reboot(f"boot-{self.lives}", downtime=60 * SECOND)
 
+    def take_over(self, machine: str, steady: int, step: int = 0) -> None:
+        """The process ends, and the next one runs on another host, over the same store and the same containers.
+
+        Args:
+            machine: the name of the host.
+            steady: how long it has been up (ns).
+            step: how far its wall clock is ahead (ns).
+        """
+        self.kill()
+        moved = steady - self.clock.now().steady
+        for item in self.containers().values():
+            item.running_since += moved if item.running_since else 0
+            item.exited_at += moved if item.exited_at else 0
+            assert min(item.running_since, item.exited_at) >= 0, "the host is younger than its containers"
+            assert not item.starts
+            assert item.health is None
+        self.clock.move(f"boot of {machine}", machine, steady, step)
+
     # --- the process --------------------------------------------------------------------------------------------
 
     def start(self) -> "Life":
@@ -293,11 +316,12 @@ class Life:
         self.world = world
         self.dead = False
         world.lives += 1
-        clock = world.clock
-        self.events = SimEvents(lambda: clock.now().steady)
-        clock.paused, clock.resumed = asyncio.Event(), asyncio.Event()
-        clock.next_event, clock.happen = world.next_event, world.happen
-        clock.base_tasks = 3 if watch else 1
+        host = world.clock
+        self.clock = clock = InstanceClock(host, world.memory.clock)
+        self.events = SimEvents(lambda: host.now().steady)
+        host.paused, host.resumed = asyncio.Event(), asyncio.Event()
+        host.next_event, host.happen = world.next_event, world.happen
+        host.base_tasks = 3 if watch else 1
         self.prober = SimProber(world.outside, world.apps)
         self.events.listen(lambda: self.prober.readable)
         monitoring = Monitoring(clock, textfile=world.monitored)  # with metrics where the world is monitored
@@ -305,12 +329,12 @@ class Life:
         monitoring.history = lambda: world.memory.audit_rows
         monitoring.begin(desired)
         world.monitoring = monitoring
-        memory = monitoring.memory(world.memory.handle(self.hook))
+        memory = monitoring.memory(world.memory.handle(self.hook, clock))
         parts = Parts(
             desired=desired,
             providers=self._providers(plan),
             providers_for=None,
-            prober=self.prober,
+            prober=InstanceTimeProber(self.prober, clock.offset),
             memory=ReadOnlyMemory(world.memory.rows) if plan else memory,
             source=None if plan else monitoring.source(world.source),
             reporter=world.tape,
@@ -318,6 +342,7 @@ class Life:
             runner=InlineRunner(),
             view=view,
             monitor=monitoring,
+            booted=clock.booted,
         )
         world.source.next = None
         self.loop = Loop(parts)
@@ -336,6 +361,8 @@ class Life:
 
             recorded = watched(provider, self.world.traffic, self.hook)
             safe = owned(faulty(recorded, script), INSTANCE)  # type: ignore[call-overload]
+            if isinstance(provider, MemoryRuntime):
+                safe = InstanceTimeRuntime(safe, self.clock.offset)
             return read_only(safe) if plan else safe
 
         world = self.world
