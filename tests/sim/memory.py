@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
-from reconciler.core.model.instant import Now
+from reconciler.core.model.instant import NEVER, Instant, Now
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.ledger_codec import from_rows
 from reconciler.core.model.ledger_fold import Command, Outcome
@@ -17,6 +17,7 @@ from reconciler.shell.instance_clock import ClockRecord, InstanceClock
 from reconciler.shell.store.audit import AuditRow, Event, HoldKey, stored_holds
 from reconciler.shell.store.directory import StoreError
 from reconciler.shell.store.document_changes import apply, changes
+from tests.sim.clock import VirtualClock
 
 
 class SimMemory:
@@ -44,9 +45,15 @@ class SimMemory:
         self.clock: ClockRecord | None = None
         self._synced = (self.rows, self.inbox, self.clock)
 
-    def handle(self, hook: Callable[[str], None], clock: InstanceClock) -> "SimMemoryHandle":
+    def begin(self, clock: VirtualClock) -> None:
+        """Begin the clock of the instance with that of this host, so that both show the same steady time in its first boot."""
+        wall, steady, boot = clock.now()
+        self.clock = ClockRecord("a lineage", steady, wall, steady, boot, clock.machine)
+        self.sync()
+
+    def handle(self, hook: Callable[[str], None], clock: InstanceClock | None = None) -> "SimMemoryHandle":
         """The memory for one loop; `hook` is called at every point where a process may be killed."""
-        return SimMemoryHandle(self, hook, clock)
+        return SimMemoryHandle(self, hook, clock or InstanceClock(VirtualClock(), self.clock))
 
     def unsynced(self) -> bool:
         """Whether rows or commands would not survive a power cut."""
@@ -68,9 +75,10 @@ class SimMemory:
         until_wall: int = 0,
         value: str = "",
         forced: bool = False,
+        at: Instant = NEVER,
     ) -> None:
-        """Leave an operator's command."""
-        self._append(Command(verb, object, "an operator", "a test", until_wall, value=value, forced=forced))
+        """Leave an operator's command, given at this moment of the host."""
+        self._append(Command(verb, object, "an operator", "a test", until_wall, value=value, at=at, forced=forced))
 
     def request(self, name: str, request: Request) -> None:
         """Leave an operator's restart request."""

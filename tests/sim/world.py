@@ -30,7 +30,7 @@ from reconciler.exits import Exit
 from reconciler.metrics.monitoring import Monitoring
 from reconciler.shell.daemon_view import DaemonView
 from reconciler.shell.host_facts import InstanceTimeProber, InstanceTimeRuntime
-from reconciler.shell.instance_clock import ClockRecord, InstanceClock
+from reconciler.shell.instance_clock import InstanceClock
 from reconciler.shell.loop import Loop
 from reconciler.shell.parts import Parts
 from reconciler.shell.providers import Providers
@@ -119,9 +119,8 @@ class World:
         self.apps = Apps()
         self.own_checks: OwnChecks | None = None
         self.memory = SimMemory()
-        wall, steady, boot = self.clock.now()
-        self.memory.clock = ClockRecord("a lineage", steady, wall, steady, boot, self.clock.machine)
-        self.memory.sync()
+        self.memory.begin(self.clock)
+        self._earlier = -self.clock.now().steady
         self.tape = Tape()
         self.source = Script()
         self.checks: list[Callable[[Action], None]] = []
@@ -143,6 +142,15 @@ class World:
         """The probes of the last `observe_once`."""
 
     # --- reading ------------------------------------------------------------------------------------------
+
+    def now(self) -> Now:
+        """The time of the instance, while a process runs."""
+        assert self.life is not None
+        return self.life.clock.now()
+
+    def true_time(self) -> int:
+        """The time that really passed since the beginning (ns), whatever the clocks of hosts say."""
+        return self._earlier + self.clock.now().steady
 
     @property
     def runtime(self) -> MemoryRuntime:
@@ -232,9 +240,11 @@ class World:
         self.memory.cut()
         for runtime in self.runtimes.values():
             runtime.reboot()
+        until = self.true_time() + 60 * SECOND
         self.clock.reboot(f"boot-{self.lives}", downtime=60 * SECOND)
+        self._earlier = until - self.clock.now().steady
 
-    def take_over(self, machine: str, steady: int, step: int = 0) -> None:
+    def move_to_host(self, machine: str, steady: int, step: int = 0) -> None:
         """The process ends, and the next one runs on another host, over the same store and the same containers.
 
         Args:
@@ -250,6 +260,7 @@ class World:
             assert min(item.running_since, item.exited_at) >= 0, "the host is younger than its containers"
             assert not item.starts
             assert item.health is None
+        self._earlier -= moved
         self.clock.move(f"boot of {machine}", machine, steady, step)
 
     # --- the process --------------------------------------------------------------------------------------------
