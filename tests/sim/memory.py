@@ -23,7 +23,8 @@ from tests.sim.clock import VirtualClock
 class SimMemory:
     """The state on the simulated disk. It outlives processes; each gets its own `handle`, which implements `Memory`, with its hook.
 
-    `ticks` counts the reads of the inbox: one per tick. `wake_holder` wakes the current loop.
+    `ticks` counts the reads of the inbox: one per tick. `wake_holder` wakes the current loop. `clock` is the saved record of the
+    instance's clock, `process_clock` that clock in the current process.
     """
 
     def __init__(self) -> None:
@@ -43,6 +44,7 @@ class SimMemory:
         self.ticks = 0
         self.wake_holder: Callable[[], None] = lambda: None
         self.clock: ClockRecord | None = None
+        self.process_clock: InstanceClock | None = None
         self._synced = (self.rows, self.inbox, self.clock)
 
     def begin(self, clock: VirtualClock) -> None:
@@ -51,9 +53,9 @@ class SimMemory:
         self.clock = ClockRecord("a lineage", steady, wall, steady, boot, clock.machine)
         self.sync()
 
-    def handle(self, hook: Callable[[str], None], clock: InstanceClock | None = None) -> "SimMemoryHandle":
+    def handle(self, hook: Callable[[str], None]) -> "SimMemoryHandle":
         """The memory for one loop; `hook` is called at every point where a process may be killed."""
-        return SimMemoryHandle(self, hook, clock or InstanceClock(VirtualClock(), self.clock))
+        return SimMemoryHandle(self, hook, self.process_clock or InstanceClock(VirtualClock(), self.clock))
 
     def unsynced(self) -> bool:
         """Whether rows or commands would not survive a power cut."""

@@ -328,7 +328,7 @@ class Life:
         self.dead = False
         world.lives += 1
         host = world.clock
-        self.clock = clock = InstanceClock(host, world.memory.clock)
+        self.clock = clock = world.memory.process_clock = InstanceClock(host, world.memory.clock)
         self.events = SimEvents(lambda: host.now().steady)
         host.paused, host.resumed = asyncio.Event(), asyncio.Event()
         host.next_event, host.happen = world.next_event, world.happen
@@ -340,7 +340,7 @@ class Life:
         monitoring.history = lambda: world.memory.audit_rows
         monitoring.begin(desired)
         world.monitoring = monitoring
-        memory = monitoring.memory(world.memory.handle(self.hook, clock))
+        memory = monitoring.memory(world.memory.handle(self.hook))
         parts = Parts(
             desired=desired,
             providers=self._providers(plan),
