@@ -55,7 +55,7 @@ def offset_now(record: ClockRecord, host: Now, machine: str) -> int:
 
     - In the same boot: exactly what CLOCK_BOOTTIME says.
     - On another host, or after a reboot: the difference of the wall clocks. A clock that is behind adds nothing, so it refills no
-      limit; what waits, waits longer by the difference. A clock that is ahead cannot be told from a long stop, so its difference
+      limit; what waits, waits longer by the difference. A clock that is ahead looks the same as a long stop, so its difference
       counts as time that has passed, at most `LONGEST_GAP` at once.
     - After a reboot of the same host whose wall clock is evidently wrong (it is behind the record by more than `SKEW`, as on a host
       without a clock battery): at least the time since the boot. Otherwise the time that a host has been up says nothing about the

@@ -75,7 +75,7 @@ def test_wall_clocks_set_forward_again_and_again_use_up_no_range():
     assert record.steady <= LATEST <= FOREVER // 2
 
 
-def test_a_new_instance_has_a_lineage_of_its_own_and_no_instant_before_zero():
+def test_a_new_instance_has_its_own_lineage_and_no_instant_before_zero():
     first, second = (InstanceClock(VirtualClock(steady=30_000 * DAY % FIRST), None) for _ in range(2))
     assert first.now().lineage != second.now().lineage
     assert first.booted > 0
@@ -160,7 +160,7 @@ async def test_a_sleep_ends_at_the_instant_of_the_instance():
 # --- moments of hosts ---------------------------------------------------------------------------------------------------
 
 
-def test_a_moment_of_this_boot_is_exact_and_one_of_another_host_goes_by_the_wall_clock():
+def test_a_moment_of_this_boot_is_exact_any_other_goes_by_the_wall_clock():
     host = VirtualClock(wall=WALL + 60 * SECOND, steady=50 * SECOND, boot="boot b")
     clock = InstanceClock(host, RECORD)
     now = clock.now()
