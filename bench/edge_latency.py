@@ -24,7 +24,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -39,6 +39,7 @@ from reconciler.exits import Exit
 from reconciler.probes.engine import ProbeEngine
 from reconciler.probes.target import Target
 from reconciler.shell.clock import SystemClock
+from reconciler.shell.host_facts import InstanceTimeProber
 from reconciler.shell.loop import Loop
 from reconciler.shell.parts import Parts
 from reconciler.shell.providers import ThreadRunner
@@ -237,27 +238,28 @@ async def verdicts(world: World, tries: int, probes: int, port: int) -> tuple[li
     Returns:
         Seconds for each try, and those of bare commands.
     """
-    clock = SystemClock()
+    host = SystemClock()
     desired = load(world.manifests, None)
-    now = clock.now().steady
+    now = host.now().steady
     probe = Probe(kind=ProbeKind.HTTP, port=port, period=10 * SECOND, timeout=SECOND)
     extra = [Target(Generation(f"extra{n}", 1), "liveness", probe, "127.0.0.1", port, now) for n in range(probes)]
-    providers = wire.build(desired, world.state, may_write=True)
     runner, engine, quiet = ThreadRunner(), Timed(extra), Silence()
-    try:
-        with Lock.acquire(world.state, "bench", clock, 10), Store.open(world.state, clock) as store:
+    with ExitStack() as stack:
+        stack.callback(engine.close)
+        stack.callback(runner.close)
+        with Lock.acquire(world.state, "bench", host, 10), Store.open(world.state, host) as store:
             memory = StoreMemory(BlockingMemory(store, "bench"))
-            parts = Parts(desired, providers, None, engine, memory, None, quiet, clock, runner)
+            clock = memory.clock
+            providers = wire.build(desired, world.state, may_write=True, offset=clock.offset)
+            stack.callback(providers.close)
+            prober = InstanceTimeProber(engine, clock.offset)
+            parts = Parts(desired, providers, None, prober, memory, None, quiet, clock, runner, booted=clock.booted)
             loop = Loop(parts)
             running = asyncio.create_task(loop.watch())
             took = await asyncio.to_thread(flips, world, tries, engine)
             loop.stop(Exit.TERMINATED)
             await running
             return took, await asyncio.to_thread(floors, world, tries, engine)
-    finally:
-        engine.close()
-        runner.close()
-        providers.close()
 
 
 def flips(world: World, tries: int, engine: Timed) -> list[float]:

@@ -1,7 +1,8 @@
 """Facts: what providers and probes observed. The core reads these and nothing else of the outside world.
 
 A fact about a whole provider is `Known` or `Unknown`. Unknown is a third value: never "absent", never "unhealthy".
-Instants are integer nanoseconds of the steady clock (CLOCK_BOOTTIME) unless their name says `wall`.
+Instants are integer nanoseconds of a steady clock unless their name says `wall`: CLOCK_BOOTTIME of the host in providers and in the
+probe engine, the time of the instance everywhere else (`reconciler/shell/host_facts.py` converts them).
 """
 
 import re

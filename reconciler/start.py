@@ -13,7 +13,7 @@ from manifests.source.identity import commit_of
 from manifests.values.desired import Desired
 from reconciler import tree
 from reconciler.intent import Intent
-from reconciler.shell.clock import SystemClock
+from reconciler.shell.clock import BlockingClock, HostClock
 from reconciler.shell.parts import Source
 from reconciler.shell.report.events import manifests_event
 from reconciler.shell.reporter import Reporter
@@ -41,7 +41,7 @@ class StartManifests:
     invalid: tuple[Sources, ManifestErrors] | None = None
 
 
-def start_manifests(location: Location, clock: SystemClock, *, stored: bool) -> StartManifests:
+def start_manifests(location: Location, clock: HostClock, *, stored: bool) -> StartManifests:
     """Read the manifests of a run. With `stored` the last good ones of the same instance take the place of invalid ones.
 
     Raises:
@@ -102,7 +102,7 @@ def _problem_of_store(message: str) -> Problem:
     return Problem("stored manifests", 0, 0, Code.UNREADABLE_FILE, "", message, "correct the manifests at PATH")
 
 
-def stored_source(stored: StartManifests, clock: SystemClock) -> Source:
+def stored_source(stored: StartManifests, clock: BlockingClock) -> Source:
     """The source of a plan with stored manifests."""
     if stored.invalid is None:
         return StoredManifests(None)
@@ -110,7 +110,7 @@ def stored_source(stored: StartManifests, clock: SystemClock) -> Source:
     return StoredManifests(problem_of(sources, error, stored.sources.revision[:12], "", now.wall, now))
 
 
-def archive_of(location: Location, state: Path, instance: str, clock: SystemClock) -> Archive:
+def archive_of(location: Location, state: Path, instance: str, clock: BlockingClock) -> Archive:
     """Where the manifests of an instance are kept, and by which path commands find them."""
     place = place_of(location.path, location.instance_file)
     try:
@@ -121,7 +121,7 @@ def archive_of(location: Location, state: Path, instance: str, clock: SystemCloc
 
 
 def source_of(
-    location: Location, intent: Intent, start: StartManifests, archive: Archive, clock: SystemClock, *, follow: bool
+    location: Location, intent: Intent, start: StartManifests, archive: Archive, clock: BlockingClock, *, follow: bool
 ) -> Source:
     """The files at a location, with the manifests that a run starts with in force. `follow`: use changed ones during the run."""
 
@@ -138,7 +138,7 @@ def kept(
     start: StartManifests,
     state: Path,
     memory: BlockingMemory,
-    clock: SystemClock,
+    clock: BlockingClock,
     reporter: Reporter,
 ) -> Source:
     """The source of a single run, whose manifests are stored as the last good ones."""
@@ -151,7 +151,7 @@ def keep(
     archive: Archive,
     start: StartManifests,
     memory: BlockingMemory,
-    clock: SystemClock,
+    clock: BlockingClock,
     reporter: Reporter,
     *,
     removed: bool = False,

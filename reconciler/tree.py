@@ -17,7 +17,7 @@ from manifests.values.desired import Desired
 from providers import registry
 
 if TYPE_CHECKING:
-    from reconciler.shell.clock import BlockingClock
+    from reconciler.shell.clock import HostClock
 
 
 class AmbiguousInstance(Exception):
@@ -67,7 +67,7 @@ class Location:
         return real.parent if real.is_file() or real.suffix in SUFFIXES else Path(os.path.abspath(self.path))
 
     def known_state(
-        self, sources: Sources, error: ManifestErrors, clock: "BlockingClock", *, newest: bool = False
+        self, sources: Sources, error: ManifestErrors, clock: "HostClock", *, newest: bool = False
     ) -> Path | None:
         """The state directory of the instance whose manifests are here, when they are invalid; None when it is not known.
 

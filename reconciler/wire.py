@@ -35,11 +35,14 @@ from reconciler.shell import daemon_view, doctor
 from reconciler.shell.clock import SystemClock
 from reconciler.shell.daemon_view import DaemonView
 from reconciler.shell.doctor import Finding
+from reconciler.shell.host_facts import InstanceTimeProber, InstanceTimeRuntime
+from reconciler.shell.instance_clock import InstanceClock
 from reconciler.shell.looks.triggers import FileTrigger, Wake
 from reconciler.shell.looks.wake_pipe import wake_pipe
 from reconciler.shell.loop import Loop
 from reconciler.shell.notify import from_environment
 from reconciler.shell.parts import Parts, Source, Stopped
+from reconciler.shell.probing.targets import Prober
 from reconciler.shell.providers import Providers, ThreadRunner
 from reconciler.shell.pushing.credentials import Credentials
 from reconciler.shell.report.summary import Summary
@@ -79,28 +82,39 @@ def build(
     state: Path,
     *,
     may_write: bool,
+    offset: int = 0,
     credentials: Credentials | None = None,
     report: Report | None = None,
 ) -> Providers:
     """All providers that the manifests name, each with its wrappers: ownership inside, deadlines outside.
 
-    `credentials` are what new containers push with; `report` gets every call.
+    `offset` is the steady time of the instance minus that of this host; `credentials` are what new containers push with; `report` gets
+    every call.
     """
     context = Context(desired.instance.id, str(state))
     by_role: dict[Role, dict[str, Provider]] = {role: {} for role in Role}
     for declared in desired.providers:
         provider = registry.create(declared.type, declared.name, declared.settings, context)
-        by_role[declared.role][declared.name] = _wrapped(provider, desired.instance.id, may_write, credentials, report)
+        by_role[declared.role][declared.name] = _wrapped(
+            provider, desired.instance.id, may_write, offset, credentials, report
+        )
     # The registry has checked that each provider has the role its type promises.
     return Providers(by_role[Role.RUNTIME], by_role[Role.ENDPOINTS], by_role[Role.DNS])  # type: ignore[arg-type]
 
 
 def _wrapped(
-    provider: Provider, instance: str, may_write: bool, credentials: Credentials | None, report: Report | None
+    provider: Provider,
+    instance: str,
+    may_write: bool,
+    offset: int,
+    credentials: Credentials | None,
+    report: Report | None,
 ) -> Provider:
     safe: Provider = owned(provider, instance)
-    if credentials is not None and isinstance(safe, OwnedRuntime):
-        safe = CredentialedRuntime(safe, credentials.prepare, shares_files(provider))
+    if isinstance(safe, OwnedRuntime):
+        if credentials is not None:
+            safe = CredentialedRuntime(safe, credentials.prepare, shares_files(provider))
+        safe = InstanceTimeRuntime(safe, offset)
     return limited(safe if may_write else read_only(safe), Limits(report=report))
 
 
@@ -114,7 +128,7 @@ def _locked_store(
     *,
     stays: bool = False,
 ) -> Iterator[StoreMemory]:
-    """The instance's lock and store, held together. `stays`: begin also with a store that can only be read."""
+    """The instance's lock, store and clock, held together. `stays`: begin also with a store that can only be read."""
     with ExitStack() as stack:
         lock = stack.enter_context(Lock.acquire(state, operation, clock, lock_wait))
 
@@ -153,19 +167,23 @@ def _machinery(
     *,
     may_write: bool,
     phase: bool,
+    offset: int,
     credentials: Credentials | None = None,
     report: Report | None = None,
-) -> Iterator[tuple[Providers, ProbeEngine, ThreadRunner]]:
-    """Providers, probe engine and threads of one run. All of them end with the run; containers keep running."""
+) -> Iterator[tuple[Providers, ProbeEngine, Prober, ThreadRunner]]:
+    """Providers, probe engine and threads of one run. All of them end with the run; containers keep running.
+
+    The engine comes twice: itself, for its counters, and as the loop uses it, in the time of the instance.
+    """
     with ExitStack() as stack:
         stack.enter_context(on_resolve(SECRETS.add))
-        providers = build(desired, state, may_write=may_write, credentials=credentials, report=report)
+        providers = build(desired, state, may_write=may_write, offset=offset, credentials=credentials, report=report)
         stack.callback(providers.close)
         runner = ThreadRunner()
         stack.callback(runner.close)
         engine = ProbeEngine(phase=phase)
         stack.callback(engine.close)
-        yield providers, engine, runner
+        yield providers, engine, InstanceTimeProber(engine, offset), runner
 
 
 async def run_once(
@@ -194,24 +212,30 @@ async def run_once(
     Raises:
         ManifestErrors, Locked, StoreError
     """
-    clock = SystemClock()
-    start = start_manifests(location, clock, stored=False) if stored is None else stored
+    host = SystemClock()
+    start = start_manifests(location, host, stored=False) if stored is None else stored
     loaded = start.desired
     desired = intent.applied_to(loaded)
     state = location.state_of(desired.instance.id)
-    credentials = Credentials(state, clock, desired.instance.push)
+    credentials = Credentials(state, host, desired.instance.push)
     lock_wait = min(LOCK_WAIT, within / SECOND)
-    monitoring = monitoring or Monitoring(clock)
+    monitoring = monitoring or Monitoring(host)
     monitoring.instance = desired.instance.id
     with (
-        _locked_store(state, f"{operation} {location.path}", clock, reporter, lock_wait) as memory,
-        _machinery(desired, state, may_write=True, phase=False, credentials=credentials, report=monitoring.called) as (
-            providers,
-            engine,
-            runner,
-        ),
+        _locked_store(state, f"{operation} {location.path}", host, reporter, lock_wait) as memory,
+        _machinery(
+            desired,
+            state,
+            may_write=True,
+            phase=False,
+            offset=memory.clock.offset,
+            credentials=credentials,
+            report=monitoring.called,
+        ) as (providers, engine, prober, runner),
     ):
         reporter.follow(providers.progress)
+        clock = memory.clock
+        monitoring.follow_clock(clock)
         source: Source = (
             kept(location, intent, start, state, memory.blocking, clock, reporter)
             if stored is None
@@ -224,7 +248,7 @@ async def run_once(
             desired=desired,
             providers=providers,
             providers_for=None,
-            prober=engine,
+            prober=prober,
             memory=monitoring.memory(memory),
             source=monitoring.source(source),
             reporter=reporter,
@@ -233,6 +257,7 @@ async def run_once(
             remembered=_zones(loaded),
             approve=intent.approve,
             monitor=monitoring,
+            booted=clock.booted,
         )
         loop = Loop(parts)
         with wake_pipe(state, loop.wake):
@@ -261,22 +286,30 @@ class _SourceWake(Wake):
 
 async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -> Exit:
     """Keep converging until a signal ends it. Arguments and errors as `run_once`."""
-    clock = SystemClock()
-    start = start_manifests(location, clock, stored=True)
+    host = SystemClock()
+    start = start_manifests(location, host, stored=True)
     loaded = start.desired
     desired = intent.applied_to(loaded)
     state = location.state_of(desired.instance.id)
-    credentials = Credentials(state, clock, desired.instance.push)
-    monitoring, manager = Monitoring(clock), from_environment()
-    make = partial(build, state=state, may_write=True, credentials=credentials, report=monitoring.called)
+    credentials = Credentials(state, host, desired.instance.push)
+    monitoring, manager = Monitoring(host), from_environment()
     with (
-        _locked_store(state, f"{WATCH} {location.path}", clock, reporter, stays=True) as memory,
-        _machinery(desired, state, may_write=True, phase=True, credentials=credentials, report=monitoring.called) as (
-            providers,
-            engine,
-            runner,
-        ),
+        _locked_store(state, f"{WATCH} {location.path}", host, reporter, stays=True) as memory,
+        _machinery(
+            desired,
+            state,
+            may_write=True,
+            phase=True,
+            offset=memory.clock.offset,
+            credentials=credentials,
+            report=monitoring.called,
+        ) as (providers, engine, prober, runner),
     ):
+        clock = memory.clock
+        monitoring.follow_clock(clock)
+        make = partial(
+            build, state=state, may_write=True, offset=clock.offset, credentials=credentials, report=monitoring.called
+        )
         _monitor(monitoring, memory, engine, desired)
         archive = archive_of(location, state, desired.instance.id, clock)
         if start.invalid is not None:
@@ -292,7 +325,7 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
             desired=desired,
             providers=providers,
             providers_for=make,
-            prober=engine,
+            prober=prober,
             memory=monitoring.memory(memory),
             source=monitoring.source(source_of(location, intent, start, archive, clock, follow=True)),
             reporter=reporter,
@@ -301,6 +334,7 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
             remembered=_zones(loaded),
             approve=intent.approve,
             monitor=monitoring,
+            booted=clock.booted,
         )
         loop = Loop(parts)
         stop = asyncio.Event()
@@ -364,15 +398,17 @@ class _NotesOnly:
         self._note(text)
 
 
-def _ledger_for_plan(state: Path, clock: SystemClock) -> ReadOnlyMemory:
-    """The ledger in the instance's store; empty for an instance that never ran."""
+def _ledger_for_plan(state: Path, host: SystemClock) -> tuple[ReadOnlyMemory, InstanceClock]:
+    """The ledger in the instance's store, and the instance's clock; empty and new for an instance that never ran."""
     try:
-        with Store.join(state, clock) as store:
-            return ReadOnlyMemory(store.load_ledger(), [(row.id, command_of(row)) for row in store.pending()])
+        with Store.join(state, host) as store:
+            clock = InstanceClock(host, store.clock_record())
+            rows = {key: clock.of_instance_text(row) for key, row in store.load_ledger().items()}
+            return ReadOnlyMemory(rows, [(row.id, command_of(row, clock)) for row in store.pending()]), clock
     except StoreError:
         if (state / "state.db").exists():
             raise
-        return ReadOnlyMemory({})
+        return ReadOnlyMemory({}), InstanceClock(host, None)
 
 
 class MadePlan(NamedTuple):
@@ -406,20 +442,21 @@ async def make_plan(
     Raises:
         ManifestErrors, StoreError, Stopped
     """
-    clock = SystemClock()
     loaded = location.load() if stored is None else stored.desired
     desired = intent.applied_to(loaded)
     with ExitStack() as stack:
         state = stack.enter_context(state_to_read(desired.instance.id, location.state))
-        view = daemon_view.read(ask(state) or "{}", clock.now())
-        machinery = _machinery(desired, state, may_write=False, phase=False)
-        providers, engine, runner = stack.enter_context(machinery)
+        answer = ask(state) or "{}"  # before the ledger is read: the process stores its own at this question
+        memory, clock = _ledger_for_plan(state, SystemClock())
+        view = daemon_view.read(answer, clock.now())
+        machinery = _machinery(desired, state, may_write=False, phase=False, offset=clock.offset)
+        providers, _, prober, runner = stack.enter_context(machinery)
         parts = Parts(
             desired=desired,
             providers=providers,
             providers_for=None,
-            prober=engine,
-            memory=_ledger_for_plan(state, clock),
+            prober=prober,
+            memory=memory,
             source=None if stored is None else stored_source(stored, clock),
             reporter=_NotesOnly(note),
             clock=clock,
@@ -427,6 +464,7 @@ async def make_plan(
             remembered=_zones(loaded),
             approve=intent.approve,
             view=view,
+            booted=clock.booted,
         )
         loop = Loop(parts)
         decision, observed, now = await loop.observe_once(deadline)

@@ -40,7 +40,7 @@ SEEN = NOW.steady
 
 def ago(seconds: int) -> Instant:
     """An instant this many seconds before NOW."""
-    return Instant(NOW.wall - seconds * SECOND, NOW.steady - seconds * SECOND, NOW.boot)
+    return Instant(NOW.wall - seconds * SECOND, NOW.steady - seconds * SECOND, NOW.lineage)
 
 
 def probe(value: ProbeValue, since: int = 50, age: int = 1) -> ProbeFact:

@@ -124,7 +124,7 @@ def once(
     with _textfile(path, options, monitoring) as ended:
         summary = asyncio.run(body())
         ended.append(summary.exit)
-    _print(summary, clock.now(), options, streamed=reporter.streams)
+    _print(summary, summary.now, options, streamed=reporter.streams)
     return summary.exit
 
 

@@ -78,7 +78,7 @@ def _next(decision: Decision, now: Now) -> int | None:
 
 
 def _after(now: Now, steady: int) -> Now:
-    return Now(now.wall + steady - now.steady, steady, now.boot)
+    return Now(now.wall + steady - now.steady, steady, now.lineage)
 
 
 def _document(step: Step) -> tuple[str, ...]:

@@ -66,6 +66,11 @@ class Monitoring:
         self._ages = Ages()
         self._source: WatchedSource | None = None
 
+    def follow_clock(self, clock: Clock) -> None:
+        """Use the loop's clock from now on: ticks are dated by it."""
+        began = clock.now().steady - (self._clock.now().steady - self._began)
+        self._clock, self._began, self.pulse = clock, began, Pulse(clock)
+
     def begin(self, desired: Desired) -> None:
         """Start with these manifests."""
         with self._guarded():

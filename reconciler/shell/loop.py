@@ -531,6 +531,7 @@ class Loop:
             references=dict(self.references.digests),
             faults=self.faults.holds(),
             trials={generation: dict(answers) for generation, answers in self.probing.trials.items()},
+            booted=self.parts.booted,
         )
 
     async def _fold_outcomes(self, now: Now) -> None:

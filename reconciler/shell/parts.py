@@ -64,3 +64,5 @@ class Parts:
     view: DaemonView | None = None
     """Of the process that runs beside this one; only for plans."""
     monitor: Monitor = field(default_factory=NoMonitor)
+    booted: int = 0
+    """The steady instant at which this host booted."""

@@ -203,7 +203,7 @@ def last_decision(clock: SystemClock) -> Decision:
     ready = ProbeFact(ProbeValue.PASS, ProbeValue.PASS, 4, 1, fresh, fresh, 60 * SECOND)
     broken = ProbeFact(ProbeValue.FAIL, ProbeValue.FAIL, 3, 3, fresh, fresh, 60 * SECOND, "HTTP 503")
     pool = PoolFact("web", (MemberFact(Endpoint("127.0.0.10", 8080), 100, True, facts[0].name),))
-    then = Instant(now.wall - 60 * SECOND, now.steady - 60 * SECOND, now.boot)
+    then = Instant(now.wall - 60 * SECOND, now.steady - 60 * SECOND, now.lineage)
     ledger = Ledger(
         attempts={"workload/web/1": (then,)},
         suspensions={"workload/web": Suspension("ada", "looking into a leak", 0)},

@@ -34,7 +34,7 @@ def drained(stored, decided) -> None:
     assert status.desired is not None
     push = PushFact(PushEvent.READY, now.steady - 2 * SECOND, now.steady - 60 * SECOND, "boot", 9, inflight=3)
     override = Override(
-        Force.DRAIN, Instant(now.wall, now.steady, now.boot), "ada", "bad disk", now.wall + 600 * SECOND
+        Force.DRAIN, Instant(now.wall, now.steady, now.lineage), "ada", "bad disk", now.wall + 600 * SECOND
     )
     ledger = Ledger(source=status.desired.source, overrides={"workload/web/0": override})
     observed = status.observed

@@ -95,7 +95,7 @@ def test_a_decision_does_not_change_before_its_wake_at(given_, fractions):
     assert first.wake_at > NOW.steady
     span = min(first.wake_at, NOW.steady + 3600 * SECOND) - NOW.steady
     for offset in (*(int(span * fraction) for fraction in fractions), span - 1):
-        then = Now(NOW.wall + offset, NOW.steady + offset, NOW.boot)
+        then = Now(NOW.wall + offset, NOW.steady + offset, NOW.lineage)
         assert answer(decide(desired, world, then)) == answer(first), f"after {offset / SECOND} s of {span / SECOND} s"
 
 
@@ -117,7 +117,7 @@ def test_the_same_facts_from_later_looks_give_the_same_answer(given_, fraction):
     world = settled(desired, world)
     first = decide(desired, world, NOW)
     offset = int((min(first.wake_at, NOW.steady + 3600 * SECOND) - NOW.steady) * fraction)
-    then = Now(NOW.wall + offset, NOW.steady + offset, NOW.boot)
+    then = Now(NOW.wall + offset, NOW.steady + offset, NOW.lineage)
     assert answer(decide(desired, observed_again(world, then.steady), then)) == answer(first)
 
 

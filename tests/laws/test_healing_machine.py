@@ -51,6 +51,7 @@ class Healing(RuleBasedStateMachine):
         self.world = World(Shop(specs, guard=Guard(mass_change=MassChange(100, 50), restarts=limits)))
         self.dog = Watchdog(self.world)
         self.stopped: dict[str, str] = {}
+        self.moves = 0
 
         self.world.checks.append(self.check)
         self.world.run(60 * SECOND)
@@ -205,10 +206,18 @@ class Healing(RuleBasedStateMachine):
         self.stopped.clear()
         self.dog.replant()
 
+    @rule(days=st.sampled_from([1, 30, 400]), hours=st.sampled_from([-30, -1, 0, 0]))
+    def another_host_takes_over(self, days, hours):
+        """With its own boot id and uptime. A wall clock that is ahead is time that has passed, so only others are tried."""
+        self.moves += 1
+        steady = self.world.clock.now().steady % (3600 * SECOND) + (self.moves * 500 + days) * 86_400 * SECOND
+        self.world.move_to_host(f"machine {self.moves}", steady, hours * 3600 * SECOND)
+
     @rule()
     def the_ledger_is_lost(self):
         self.world.kill()
         self.world.memory.rows.clear()
+        self.world.memory.clock = None
         self.dog.restarts.clear()
 
 

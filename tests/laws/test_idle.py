@@ -48,6 +48,7 @@ def disk(worlds: Callable[[Shop], World], tmp_path: Path) -> Iterator[Callable[[
         store = Store.open(tmp_path / "state", world.clock)  # type: ignore[arg-type]
         made.append(Disk(world, tmp_path / "state", store))
         memory = StoreMemory(BlockingMemory(store, "a simulation"), InlineRunner())
+        world.memory.clock = memory.clock.record()
         world.memory.handle = lambda hook: memory  # type: ignore[method-assign,assignment]
         return made[-1]
 

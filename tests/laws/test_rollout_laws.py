@@ -22,7 +22,7 @@ EXAMPLES = examples(100)
 AT = st.integers(-7200, 7200).map(lambda seconds: NOW.wall + seconds * SECOND)
 SPAN = st.sampled_from([0, 30, 60, 600, 3600]).map(lambda seconds: seconds * SECOND)
 PAST = st.integers(0, 4000).map(
-    lambda seconds: Instant(NOW.wall - seconds * SECOND, NOW.steady - seconds * SECOND, NOW.boot)
+    lambda seconds: Instant(NOW.wall - seconds * SECOND, NOW.steady - seconds * SECOND, NOW.lineage)
 )
 MAYBE = st.none() | PAST
 DUE = st.just(0) | AT
@@ -86,7 +86,7 @@ def test_a_decision_on_a_rollout_does_not_change_before_its_wake_at(given_, frac
     span = min(first.wake_at, NOW.steady + 3600 * SECOND) - NOW.steady
     assert span > 0
     for offset in (*(int(span * fraction) for fraction in fractions), span - 1):
-        then = Now(NOW.wall + offset, NOW.steady + offset, NOW.boot)
+        then = Now(NOW.wall + offset, NOW.steady + offset, NOW.lineage)
         assert answer(decide(desired, world, then)) == answer(first), f"after {offset / SECOND} of {span / SECOND} s"
 
 

@@ -33,7 +33,6 @@ class Watchdog:
         self.granted_at: dict[Generation, Instant] = {}
         self.forgotten: set[Generation] = set()
         self.true_time = 0
-        self._then = world.clock.now()
         self.foreign = self._foreign()
         world.tape.watch = self._announced
         world.checks.append(self.after)
@@ -43,12 +42,7 @@ class Watchdog:
 
     def time(self) -> int:
         """The time that really passed (ns), independent of clock changes. Called at every write and look."""
-        now = self.world.clock.now()
-        if now.boot == self._then.boot:
-            self.true_time += now.steady - self._then.steady
-        else:
-            self.true_time += 60 * SECOND
-        self._then = now
+        self.true_time, now = self.world.true_time(), self.world.clock.now()
         # Also when the clock is corrected afterwards: restarts whose window seemed to be over are forgotten by then.
         for spec in self.world.shop.specs:
             self.forgotten |= {
@@ -86,10 +80,12 @@ class Watchdog:
         """Health restarts stay within their limit in every window, and no generation is restarted twice."""
         assert (step.object, action.expect) not in {(o, g) for _, o, g in self.restarts}, "one generation, one restart"
         # Counted from the grant, which may precede the stop by some time.
-        grant, now = self.world.memory.ledger().grants.get(action.expect.container_id), self.world.clock.now()
-        granted = self.true_time - (now.steady - grant.at.steady if grant and grant.at.boot == now.boot else 0)
+        grant, now = self.world.memory.ledger().grants.get(action.expect.container_id), self.world.now()
+        granted = self.true_time - (now.steady - grant.at.steady if grant and grant.at.lineage == now.lineage else 0)
         self.restarts.append((granted, step.object, action.expect))
-        self.granted_at[action.expect] = grant.at if grant else instant(now)
+        host = self.world.clock.now()
+        wall, booted = (grant.at.wall, grant.at.steady >= self.world.life.clock.booted) if grant else (host.wall, True)
+        self.granted_at[action.expect] = Instant(wall, host.steady, host.lineage if booted else "an earlier boot")
         for spec in self.world.shop.specs:
             if step.object.startswith(f"{spec.key}/"):
                 recent = [
@@ -201,4 +197,4 @@ class Watchdog:
 
 def leapt(since: Instant, until: Instant, window: int) -> bool:
     """Whether a window seems to be over because the clock was set forward before a reboot, which no clock can detect."""
-    return since.boot != until.boot and until.wall - since.wall >= window
+    return since.lineage != until.lineage and until.wall - since.wall >= window

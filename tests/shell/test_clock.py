@@ -15,7 +15,7 @@ def test_the_system_clock_reads_the_clocks_and_boot_id_of_the_kernel():
     now = SystemClock().now()
     assert before <= now.steady <= time.clock_gettime_ns(time.CLOCK_BOOTTIME)
     assert abs(now.wall - time.time_ns()) < 5 * SECOND
-    assert now.boot == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    assert now.lineage == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 async def test_a_system_sleep_ends_at_its_instant_and_not_before():

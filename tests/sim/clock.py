@@ -11,12 +11,12 @@ WAITING_TURNS = 60
 
 
 class VirtualClock:
-    """A clock that jumps: a sleeper is at once at its instant. Implements `Clock` and `BlockingClock`. All times in ns.
+    """A clock of a host that jumps: a sleeper is at once at its instant. Implements `HostClock`. All times in ns.
 
     With several sleepers the earliest goes first, so that time never passes another sleeper's instant.
     """
 
-    __slots__ = ("_boot", "_sleepers", "_steady", "_wall")
+    __slots__ = ("_boot", "_sleepers", "_steady", "_wall", "machine")
 
     def __init__(
         self, wall: int = 1_800_000_000 * SECOND, steady: int = 1_000 * SECOND, boot: str = "virtual-boot-1"
@@ -24,6 +24,7 @@ class VirtualClock:
         self._wall = wall
         self._steady = steady
         self._boot = boot
+        self.machine = "virtual-machine-1"
         self._sleepers: list[int] = []
 
     def now(self) -> Now:
@@ -46,6 +47,11 @@ class VirtualClock:
         self._boot = boot
         self._steady = steady
         self._wall += downtime
+
+    def move(self, boot: str, machine: str, steady: int, step: int = 0) -> None:
+        """Be the clocks of another host, whose wall clock differs by `step`. No time passes."""
+        self._boot, self.machine, self._steady = boot, machine, steady
+        self._wall += step
 
     def pause(self, duration: int) -> None:
         """Jump by `duration` ns."""

@@ -5,17 +5,20 @@ import asyncio
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any, TypeVar
 
-from reconciler.core.model.instant import FOREVER, Now
+from reconciler.core.model.instant import FOREVER, NEVER, Instant, Now
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.ledger_codec import from_rows
 from reconciler.core.model.ledger_fold import Command
 from reconciler.core.model.restart_request import Request
+from reconciler.shell.instance_clock import ClockRecord, InstanceClock
 from reconciler.shell.store.audit import AuditRow, Event, HoldKey, stored_holds
 from reconciler.shell.store.directory import StoreError
 from reconciler.shell.store.document_changes import apply, changes
 from reconciler.shell.store.ports import Document, Rows
+from tests.sim.clock import VirtualClock
 
 T = TypeVar("T")
 
@@ -80,7 +83,8 @@ class SimDisk:
 class SimMemory:
     """The state on the simulated disk. It outlives processes; each gets its own `handle`, which implements `Memory`, with its hook.
 
-    `ticks` counts the reads of the inbox: one per tick. `wake_holder` wakes the current loop.
+    `ticks` counts the reads of the inbox: one per tick. `wake_holder` wakes the current loop. `clock` is the saved record of the
+    instance's clock, `process_clock` that clock in the current process.
     """
 
     def __init__(self, now: Callable[[], int] = lambda: 0) -> None:
@@ -100,24 +104,32 @@ class SimMemory:
         self.commands_made = 0
         self.ticks = 0
         self.wake_holder: Callable[[], None] = lambda: None
-        self._synced = (self.rows, self.inbox)
+        self.clock: ClockRecord | None = None
+        self.process_clock: InstanceClock | None = None
+        self._synced = (self.rows, self.inbox, self.clock)
+
+    def begin(self, clock: VirtualClock) -> None:
+        """Begin the clock of the instance with that of this host, so that both show the same steady time in its first boot."""
+        wall, steady, boot = clock.now()
+        self.clock = ClockRecord("a lineage", steady, wall, steady, boot, clock.machine)
+        self.sync()
 
     def handle(self, hook: Callable[[str], None]) -> "SimMemoryHandle":
         """The memory for one loop; `hook` is called at every point where a process may be killed."""
-        return SimMemoryHandle(self, hook)
+        return SimMemoryHandle(self, hook, self.process_clock or InstanceClock(VirtualClock(), self.clock))
 
     def unsynced(self) -> bool:
         """Whether rows or commands would not survive a power cut."""
-        return (self.rows, self.inbox) != self._synced
+        return (self.rows, self.inbox, self.clock) != self._synced
 
     def sync(self) -> bool:
         """Make saved rows survive a power cut."""
-        before, self._synced = self._synced, (dict(self.rows), list(self.inbox))
+        before, self._synced = self._synced, (dict(self.rows), list(self.inbox), self.clock)
         return before != self._synced
 
     def cut(self) -> None:
         """Power cut: go back to the synced state."""
-        self.rows, self.inbox = dict(self._synced[0]), list(self._synced[1])
+        self.rows, self.inbox, self.clock = dict(self._synced[0]), list(self._synced[1]), self._synced[2]
 
     def say(
         self,
@@ -126,9 +138,10 @@ class SimMemory:
         until_wall: int = 0,
         value: str = "",
         forced: bool = False,
+        at: Instant = NEVER,
     ) -> None:
-        """Leave an operator's command."""
-        self._append(Command(verb, object, "an operator", "a test", until_wall, value=value, forced=forced))
+        """Leave an operator's command, given at this moment of the host."""
+        self._append(Command(verb, object, "an operator", "a test", until_wall, value=value, at=at, forced=forced))
 
     def request(self, name: str, request: Request) -> None:
         """Leave an operator's restart request."""
@@ -164,8 +177,8 @@ class SimMemory:
 class SimMemoryHandle:
     """The handle of one loop."""
 
-    def __init__(self, store: SimMemory, hook: Callable[[str], None]) -> None:
-        self.store, self.hook = store, hook
+    def __init__(self, store: SimMemory, hook: Callable[[str], None], clock: InstanceClock) -> None:
+        self.store, self.hook, self.clock = store, hook, clock
 
     place = "state.db"
 
@@ -199,6 +212,8 @@ class SimMemoryHandle:
             differ = {*rows.items()} ^ {*self.store.rows.items()}
             self.store.rows = dict(rows)
             self.store.inbox = [entry for entry in self.store.inbox if entry[0] not in acknowledge]
+            if differ or acknowledge:
+                self.store.clock = self.clock.record()
             self.store.saves += bool(differ)
             return len(differ)
 
@@ -241,7 +256,14 @@ class SimMemoryHandle:
 
     async def commands(self) -> Sequence[tuple[int, Command]]:
         self.store.ticks += 1
-        return tuple(self.store.inbox)
+        return tuple((number, self._dated(command)) for number, command in self.store.inbox)
+
+    def _dated(self, command: Command) -> Command:
+        """The command with its moment in the time of the instance: tests give that of the host."""
+        at, request = self.clock.of_instance(command.at), command.request
+        if request is not None:
+            request = request._replace(at=self.clock.of_instance(request.at))
+        return replace(command, at=at, request=request)
 
     async def close_open_entries(self) -> Sequence[str]:
         left = {number: step for number, (step, outcome) in self.store.journal.items() if not outcome}

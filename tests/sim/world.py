@@ -29,6 +29,8 @@ from reconciler.core.model.step import Step
 from reconciler.exits import Exit
 from reconciler.metrics.monitoring import Monitoring
 from reconciler.shell.daemon_view import DaemonView
+from reconciler.shell.host_facts import InstanceTimeProber, InstanceTimeRuntime
+from reconciler.shell.instance_clock import InstanceClock
 from reconciler.shell.loop import Loop
 from reconciler.shell.parts import Parts
 from reconciler.shell.providers import Providers
@@ -117,6 +119,8 @@ class World:
         self.apps = Apps()
         self.own_checks: OwnChecks | None = None
         self.memory = SimMemory(lambda: self.clock.now().steady)
+        self.memory.begin(self.clock)
+        self._earlier = -self.clock.now().steady
         self.tape = Tape()
         self.source = Script()
         self.checks: list[Callable[[Action], None]] = []
@@ -138,6 +142,15 @@ class World:
         """The probes of the last `observe_once`."""
 
     # --- reading ------------------------------------------------------------------------------------------
+
+    def now(self) -> Now:
+        """The time of the instance, while a process runs."""
+        assert self.life is not None
+        return self.life.clock.now()
+
+    def true_time(self) -> int:
+        """The time that really passed since the beginning (ns), whatever the clocks of hosts say."""
+        return self._earlier + self.clock.now().steady
 
     @property
     def runtime(self) -> MemoryRuntime:
@@ -229,7 +242,28 @@ class World:
         self.memory.cut()
         for runtime in self.runtimes.values():
             runtime.reboot()
+        until = self.true_time() + 60 * SECOND
         self.clock.reboot(f"boot-{self.lives}", downtime=60 * SECOND)
+        self._earlier = until - self.clock.now().steady
+
+    def move_to_host(self, machine: str, steady: int, step: int = 0) -> None:
+        """The process ends, and the next one runs on another host, over the same store and the same containers.
+
+        Args:
+            machine: the name of the host.
+            steady: how long it has been up (ns).
+            step: how far its wall clock is ahead (ns).
+        """
+        self.kill()
+        moved = steady - self.clock.now().steady
+        for item in self.containers().values():
+            item.running_since += moved if item.running_since else 0
+            item.exited_at += moved if item.exited_at else 0
+            assert min(item.running_since, item.exited_at) >= 0, "the host is younger than its containers"
+            assert not item.starts
+            assert item.health is None
+        self._earlier -= moved
+        self.clock.move(f"boot of {machine}", machine, steady, step)
 
     # --- the process --------------------------------------------------------------------------------------------
 
@@ -295,12 +329,13 @@ class Life:
         self.world = world
         self.dead = False
         world.lives += 1
-        clock = world.clock
-        self.events = SimEvents(lambda: clock.now().steady)
-        clock.paused, clock.resumed = asyncio.Event(), asyncio.Event()
-        clock.next_event, clock.happen = world.next_event, world.happen
-        clock.waiting = lambda: world.memory.disk.waiting
-        clock.base_tasks = 3 if watch else 1
+        host = world.clock
+        self.clock = clock = world.memory.process_clock = InstanceClock(host, world.memory.clock)
+        self.events = SimEvents(lambda: host.now().steady)
+        host.paused, host.resumed = asyncio.Event(), asyncio.Event()
+        host.next_event, host.happen = world.next_event, world.happen
+        host.waiting = lambda: world.memory.disk.waiting
+        host.base_tasks = 3 if watch else 1
         self.prober = SimProber(world.outside, world.apps)
         self.events.listen(lambda: self.prober.readable)
         monitoring = Monitoring(clock, textfile=world.monitored)  # with metrics where the world is monitored
@@ -313,7 +348,7 @@ class Life:
             desired=desired,
             providers=self._providers(plan),
             providers_for=None,
-            prober=self.prober,
+            prober=InstanceTimeProber(self.prober, clock.offset),
             memory=ReadOnlyMemory(world.memory.rows) if plan else memory,
             source=None if plan else monitoring.source(world.source),
             reporter=world.tape,
@@ -321,6 +356,7 @@ class Life:
             runner=InlineRunner(),
             view=view,
             monitor=monitoring,
+            booted=clock.booted,
         )
         world.source.next = None
         self.loop = Loop(parts)
@@ -339,6 +375,8 @@ class Life:
 
             recorded = watched(provider, self.world.traffic, self.hook)
             safe = owned(faulty(recorded, script), INSTANCE)  # type: ignore[call-overload]
+            if isinstance(provider, MemoryRuntime):
+                safe = InstanceTimeRuntime(safe, self.clock.offset)
             return read_only(safe) if plan else safe
 
         world = self.world

@@ -76,9 +76,7 @@ def hold(desired: Desired, ledger: Ledger, pruning: Pruning, obj: str, action: s
         return max(open_windows, key=lambda window: window.until or 0)  # one answer: the one that ends last
     absence = ledger.absences.get(obj)
     proven = (
-        absence is not None
-        and elapsed(absence.since, now) >= PROOF
-        and (absence.since.boot != now.boot or pruning.read_at - absence.since.steady >= PROOF)
+        absence is not None and elapsed(absence.since, now) >= PROOF and pruning.read_at - absence.since.steady >= PROOF
     )
     if not proven:
         # On a grid that starts with the absence, so that the answer stays the same until then.

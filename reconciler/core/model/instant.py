@@ -1,6 +1,7 @@
 """Time as a value. The shell reads the clocks; every rule gets `Now` and keeps `Instant`s.
 
-Rules on elapsed time use the steady clock, which has a meaning within one boot only; the wall clock bridges boots and is used
+Rules on elapsed time use the steady clock of the instance. It belongs to the ledger and not to a host: it goes on when the host
+reboots, and when another host takes over. `shell/instance_clock.py` makes it from the clocks of the host. The wall clock is used
 directly only for dates of manifests and commands.
 """
 
@@ -11,24 +12,28 @@ FOREVER = 2**62
 
 
 class Now(NamedTuple):
-    """One reading of the clocks: wall (ns since the epoch), steady (CLOCK_BOOTTIME, ns), the kernel's boot id."""
+    """One reading of the clocks: wall (ns since the epoch), steady (ns) and lineage.
+
+    The lineage names the steady clock: that of a ledger, for the loop and all rules. A clock of a host has its boot id instead; such
+    readings never get into rules.
+    """
 
     wall: int
     steady: int
-    boot: str
+    lineage: str
 
 
 class Instant(NamedTuple):
-    """A moment that is remembered over restarts of the program and of the host."""
+    """A moment that is remembered over restarts of the program, reboots and a move to another host."""
 
     wall: int
     steady: int
-    boot: str
+    lineage: str
 
 
 def instant(now: Now) -> Instant:
     """This moment as a value of the ledger."""
-    return Instant(now.wall, now.steady, now.boot)
+    return Instant(*now)
 
 
 def read_instant(raw: Any) -> Instant | None:
@@ -36,7 +41,7 @@ def read_instant(raw: Any) -> Instant | None:
     if raw is None:
         return None
     at = Instant(*raw)
-    if not (isinstance(at.wall, int) and isinstance(at.steady, int) and isinstance(at.boot, str)):
+    if not (isinstance(at.wall, int) and isinstance(at.steady, int) and isinstance(at.lineage, str)):
         raise TypeError(f"not a moment: {at}")
     return at
 
@@ -44,12 +49,12 @@ def read_instant(raw: Any) -> Instant | None:
 def elapsed(since: Instant, now: Now) -> int:
     """Nanoseconds since then, never negative.
 
-    Over a reboot the wall clock counts, and a clock that steps back adds nothing. A moment of an earlier boot is at least as old as
-    this boot, so a wall clock that is wrong until it is set (a host without a clock battery) cannot stop time.
+    Within a lineage the steady clock counts, and no step of a wall clock adds or takes anything. For a moment of another lineage
+    only the difference of the wall clocks is known; a clock that steps back adds nothing.
     """
-    if since.boot == now.boot:
+    if since.lineage == now.lineage:
         return max(0, now.steady - since.steady)
-    return max(now.steady, now.wall - since.wall)
+    return max(0, now.wall - since.wall)
 
 
 def due(since: Instant, wait: int, now: Now) -> int:
@@ -57,9 +62,9 @@ def due(since: Instant, wait: int, now: Now) -> int:
     return now.steady + wait - elapsed(since, now)
 
 
-def due_awake(since: Instant, wait: int, now: Now) -> int:
-    """As `due`, but time before the last boot does not count: for progress that stops while the host is down."""
-    return wait + (since.steady if since.boot == now.boot else 0)
+def due_awake(since: Instant, wait: int, now: Now, booted: int) -> int:
+    """As `due`, but time before the host booted does not count: for progress that stops while the host is down."""
+    return wait + max(due(since, 0, now), booted)
 
 
 def next_after(base: int, period: int, now: Now) -> int:

@@ -31,7 +31,8 @@ class Observed:
     or `provider/zone` with a call whose outcome is unknown after its time limit. under_way: the same for calls within their limit.
     contexts: parsed probe contexts on labels of foreign containers, by their text. trials: generation -> what was tried on it beside
     the probes that decide, by name (`replicas/specs`). references: digests of what the references of a provider or workload resolve to, by its key.
-    faults: holds of the program as a whole, such as a full disk or manifests that cannot be read.
+    faults: holds of the program as a whole, such as a full disk or manifests that cannot be read. booted: the steady instant at which
+    this host booted; a moment before it is one of an earlier boot, or of another host.
     """
 
     runtimes: Mapping[str, RuntimeFacts] = field(default_factory=dict)
@@ -49,3 +50,4 @@ class Observed:
     trials: Mapping[Generation, Mapping[str, Answer]] = field(default_factory=dict)
     references: Mapping[str, str] = field(default_factory=dict)
     faults: tuple[Hold, ...] = ()
+    booted: int = 0

@@ -21,22 +21,23 @@ from reconciler.core.replicas.snapshot import Snapshot
 def note(snap: Snapshot, rollout: Rollout, group: Group, rebooted: bool) -> Rollout:
     """The history with the instant of the host restart, while a revision waits or can be rolled back, and not all replicas are ready.
 
-    A new boot id shows a reboot, even when the engine has started everything again. An unreadable node shows that the engine was
+    The instant of the host's boot shows a reboot, even when the engine has started everything again. An unreadable node shows that the engine was
     away: it excuses containers that were started since then. The exit cause of containers shows both.
     """
     before, now = rollout.host_restarted, snap.now
     if not _at_stake(rollout, group.workload, now):
         at = None
     elif rebooted:
-        at = Instant(now.wall - now.steady, 0, now.boot)  # all running containers were started after it
+        booted = snap.observed.booted
+        at = Instant(
+            now.wall - now.steady + booted, booted, now.lineage
+        )  # all running containers were started after it
     elif before is None and group.unreadable_nodes:
         since = min(snap.sight.unknown_runtimes[node].since for node in group.unreadable_nodes)
-        at = Instant(now.wall - now.steady + since, since, now.boot)
+        at = Instant(now.wall - now.steady + since, since, now.lineage)
     elif before is None:
         at = instant(now) if any(_ended_with_host(member) for member in group.members()) else None
-    elif group.unreadable_nodes or any(
-        _affected(member, before, now) and not _ready(member) for member in group.members()
-    ):
+    elif group.unreadable_nodes or any(_affected(member, before) and not _ready(member) for member in group.members()):
         at = before
     else:
         at = None
@@ -60,15 +61,15 @@ def excused(rollout: Rollout, group: Group, now: Now) -> Excused:
     if at is None or until <= now.steady:
         return NONE_EXCUSED
     replicas = (*group.current.values(), *group.waiting)
-    return Excused(frozenset(belief.fact.id for belief in replicas if _affected(belief, at, now)), until)
+    return Excused(frozenset(belief.fact.id for belief in replicas if _affected(belief, at)), until)
 
 
-def _affected(belief: Belief, host_restarted: Instant, now: Now) -> bool:
+def _affected(belief: Belief, host_restarted: Instant) -> bool:
     """Whether the host restart affected this replica: it ended with the host, or its container was started after that."""
     fact = belief.fact
     if _ended_with_host(belief):
         return True
-    if host_restarted.boot != now.boot or fact.state is ContainerState.EXITED:
+    if fact.state is ContainerState.EXITED:
         return False
     # The engine is about to start it again and reports no start time yet.
     return fact.state is ContainerState.RESTARTING or fact.running_since >= host_restarted.steady

@@ -47,7 +47,7 @@ def recheck(snap: Snapshot, group: Group, row: Revision) -> Recheck | None:
     A replica's own fresh push counts as its answer, as does an operator's override. The runtime's own health check cannot be asked.
     """
     at = row.rechecked
-    if at is None or at.boot != snap.now.boot:
+    if at is None or at.steady < snap.observed.booted:
         return None
     failing: list[str] = []
     missing: list[str] = []

@@ -49,8 +49,8 @@ class Followed:
 
 def follow(snap: Snapshot, ledger: Ledger) -> Followed:
     """Bring the history of all workloads up to date, and carry every rollout one step further."""
-    clock, jumped = _clock(snap.desired, ledger, snap.now)
-    rebooted = ledger.clock is not None and ledger.clock.boot != snap.now.boot
+    clock, jumped = _clock(snap.desired, ledger, snap.now, snap.observed.booted)
+    rebooted = ledger.clock is not None and ledger.clock.steady < snap.observed.booted
     out = Followed(ledger)
     rollouts: dict[str, Rollout] = {}
     weighed: Mapping[tuple[str, str], int] | None = None
@@ -103,12 +103,12 @@ def quiet(desired: Desired, ledger: Ledger, now: Now) -> frozenset[str]:
     return frozenset(names)
 
 
-def _clock(desired: Desired, ledger: Ledger, now: Now) -> tuple[Instant | None, bool]:
+def _clock(desired: Desired, ledger: Ledger, now: Now, booted: int) -> tuple[Instant | None, bool]:
     """The clocks to remember while any time of day matters, and whether they jumped since the last look."""
     if not any(workload.strategy in STAGED for workload in desired.workloads):
         return None, False
     before = ledger.clock
-    if before is None or before.boot != now.boot:
+    if before is None or before.steady < booted:
         return instant(now), False
     jumped = abs((now.wall - now.steady) - (before.wall - before.steady)) > JUMP
     return (instant(now) if jumped else before), jumped

@@ -42,7 +42,7 @@ def advance(snap: Snapshot, ledger: Ledger, group: Group, turn: Turn) -> None:
         progressed = instant(now)
         row = row._replace(due=progressed)
         turn.rollout = rollout.put(row)._replace(ready=ready, progressed=progressed)
-    end = due_awake(progressed, workload.rollout.progress_deadline, now)
+    end = due_awake(progressed, workload.rollout.progress_deadline, now, snap.observed.booted)
     if end > now.steady:
         turn.until = min(turn.until, end)
         return

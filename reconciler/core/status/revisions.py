@@ -46,7 +46,7 @@ def _all(group: Group, rollout: Rollout, ledger: Ledger, now: Now) -> list[Revis
     mark = ledger.revisions.get(group.workload.key)
     number = 0 if mark is None else mark.number
     image = group.workload.template.container.engine.image
-    at = Instant(now.wall, now.steady, now.boot)
+    at = Instant(now.wall, now.steady, now.lineage)
     return [*rollout.rows, Revision(wanted, number, Standing.SCHEDULED, at, image)]
 
 

@@ -125,7 +125,7 @@ class Pool:
         fact, now, service = belief.fact, self.now, self.service
         row = self.out.ready.get(fact.id) or row
         if row is None or row.started_at != fact.started_at:
-            since = Instant(now.wall - now.steady + belief.since, belief.since, now.boot)
+            since = Instant(now.wall - now.steady + belief.since, belief.since, now.lineage)
             row = Ready(fact.started_at, since, not before)
         self.out.ready[fact.id] = row
         if self.fact.weights is _ON_OFF:

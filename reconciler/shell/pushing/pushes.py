@@ -347,7 +347,7 @@ def _row(record: Record, now: Now) -> PushRow:
 
 
 def _instant_of(steady: int, now: Now) -> Instant:
-    return Instant(now.wall - (now.steady - steady), steady, now.boot)
+    return Instant(now.wall - (now.steady - steady), steady, now.lineage)
 
 
 def _record(row: PushRow, now: Now) -> Record:

@@ -74,7 +74,7 @@ HARMLESS = {Rule.PRUNE_OFF, Rule.ABSENCE_UNPROVEN, Rule.BUSY, Rule.POLICY_KEPT, 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The end of a run: exit code, reasons, last decision, steps done, and when to run again for what (steady instants).
+    """The end of a run: exit code, reasons, last decision, steps done, when to run again for what (steady instants), and the present time.
 
     `undecided` has one message for each check without a verdict. `left` says what is still to be written or removed; empty when nothing is.
     """
@@ -84,6 +84,7 @@ class Summary:
     decision: Decision
     done: tuple[tuple[Step, Outcome], ...]
     run_again: tuple[tuple[str, int], ...]
+    now: Now
     undecided: tuple[str, ...] = ()
     left: str = ""
 
@@ -179,9 +180,8 @@ def summarize(
         codes.append(Exit.UNFINISHED)
         reasons.append(f"left: {left}" if left else "what no manifest names is still to be removed")
     exit_code = stopped if stopped is not None else worst(codes)
-    return Summary(
-        exit_code, tuple(dict.fromkeys(reasons)), decision, done, tuple(sorted(set(run_again))), undecided, left
-    )
+    again = tuple(sorted(set(run_again)))
+    return Summary(exit_code, tuple(dict.fromkeys(reasons)), decision, done, again, now, undecided, left)
 
 
 def left_over(decision: Decision) -> str:

@@ -14,7 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
-from reconciler.shell.clock import BlockingClock
+from reconciler.shell.clock import HostClock
 from reconciler.shell.store import source_record
 from reconciler.shell.store.database_file import FILE as DATABASE
 from reconciler.shell.store.directory import StoreError, make_state_dir, write_durable
@@ -87,7 +87,7 @@ class Found(NamedTuple):
     removed: bool = False
 
 
-def find(base: Path, place: SourcePlace, source: str, clock: BlockingClock) -> dict[Path, Found]:
+def find(base: Path, place: SourcePlace, source: str, clock: HostClock) -> dict[Path, Found]:
     """The instances whose manifests are at a place, by their state directories.
 
     Args:
@@ -134,7 +134,7 @@ def _found(record: SourceRecord) -> Found:
     return Found(record.instance, record.used, record.removed)
 
 
-def _decided_for(state_dir: Path, source: str, clock: BlockingClock) -> str | None:
+def _decided_for(state_dir: Path, source: str, clock: HostClock) -> str | None:
     """The id of an instance whose last decision was made for a source; None when it was another one, or is not known."""
     try:
         with Store.join(state_dir, clock) as store:

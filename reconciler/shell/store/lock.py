@@ -175,7 +175,7 @@ def _same_file(fd: int, path: Path) -> bool:
 
 def _myself(operation: str, now: Now) -> Owner:
     pid = os.getpid()
-    return Owner(pid, operation, _user(), socket.gethostname(), version(), now.wall, _started(pid) or 0, now.boot)
+    return Owner(pid, operation, _user(), socket.gethostname(), version(), now.wall, _started(pid) or 0, now.lineage)
 
 
 def _user() -> str:
@@ -223,7 +223,7 @@ def _live_owner(path: Path, now: Now) -> Owner | None:
         owner = Owner(**raw)
         if not isinstance(owner.pid, int) or not isinstance(owner.since, int):
             return None
-        alive = owner.boot == now.boot and _started(owner.pid) == owner.started
+        alive = owner.boot == now.lineage and _started(owner.pid) == owner.started
     except (OSError, ValueError, TypeError):
         return None
     return owner if alive else None

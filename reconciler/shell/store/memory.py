@@ -10,10 +10,11 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from reconciler.core.model.instant import Now, instant
+from reconciler.core.model.instant import Instant, Now, instant
 from reconciler.core.model.ledger_fold import Command, Outcome
 from reconciler.core.model.restart_request import FailurePolicy, Request
 from reconciler.core.model.step import Step
+from reconciler.shell.instance_clock import InstanceClock
 from reconciler.shell.store.audit import Event, HoldKey, stored_holds
 from reconciler.shell.store.database_file import Replaced
 from reconciler.shell.store.directory import StoreError
@@ -31,25 +32,26 @@ _DAMAGED = "\ufffd"
 """In place of bytes that are no text any more."""
 
 
-def command_of(stored: InboxCommand) -> Command:
-    """The core's command for a row of the inbox. An invalid payload becomes a command `unreadable` without an object."""
+def command_of(stored: InboxCommand, clock: InstanceClock) -> Command:
+    """The core's command for a row of the inbox. An invalid payload becomes a command `unreadable` without an object.
+
+    `clock`: of the instance. The process that gave the command noted its moment by the clocks of its host.
+    """
     if _DAMAGED in stored.payload:
         return Command("unreadable", "", stored.who)
     try:
-        raw = json.loads(stored.payload)
-        request = _request(raw, stored) if stored.command == "restart" else None
+        raw, at = json.loads(stored.payload), clock.of_instance(instant(stored.at))
+        request = _request(raw, stored.who, at) if stored.command == "restart" else None
         obj = str(raw["id"] if request is not None else raw["object"])
         until, probes = int(raw.get("until_wall", 0) or 0), raw.get("probes") is True
         reason, value = str(raw.get("reason", "")), str(raw.get("value", ""))
         forced = raw.get("forced") is True
-        return Command(
-            stored.command, obj, stored.who, reason, until, probes, request, value, instant(stored.at), forced
-        )
+        return Command(stored.command, obj, stored.who, reason, until, probes, request, value, at, forced)
     except (ValueError, KeyError, TypeError, AttributeError):
         return Command("unreadable", "", stored.who)
 
 
-def _request(raw: dict[str, Any], stored: InboxCommand) -> Request:
+def _request(raw: dict[str, Any], who: str, at: Instant) -> Request:
     """The restart request in a payload; durations are in ns. Raises ValueError, KeyError, TypeError."""
 
     def duration(name: str) -> int | None:
@@ -58,8 +60,8 @@ def _request(raw: dict[str, Any], stored: InboxCommand) -> Request:
 
     return Request(
         object=str(raw["object"]),
-        at=instant(stored.at),
-        who=stored.who,
+        at=at,
+        who=who,
         reason=str(raw.get("reason", "")),
         ordered=raw.get("ordered") is True,
         failure_policy=FailurePolicy(raw.get("failure_policy", "fail")),
@@ -78,18 +80,22 @@ class BlockingMemory:
         store: the open store.
         actor: the operation, for the audit.
         reopen: opens the store again under the same lock, or under a new one when the lock's file is gone; for `check`.
+
+    Attributes:
+        clock: the clock of the instance, continued from the store.
     """
 
     def __init__(self, store: Store, actor: str, reopen: Callable[[], Store] | None = None) -> None:
         self.store, self.actor, self._reopen = store, actor, reopen
+        self.clock = InstanceClock(store.clock, store.clock_record())
 
     def load_ledger(self) -> dict[tuple[str, str], str]:
-        """All rows of the ledger."""
-        return self.store.load_ledger()
+        """All rows of the ledger, their moments in the time of the instance."""
+        return {key: self.clock.of_instance_text(row) for key, row in self.store.load_ledger().items()}
 
     def save_ledger(self, rows: Mapping[tuple[str, str], str], acknowledge: Collection[int] = ()) -> int:
         """Store the rows that differ and acknowledge folded commands, in one transaction; see `sync`."""
-        return self.store.save_ledger(rows, acknowledge, later=True)
+        return self.store.save_ledger(rows, acknowledge, later=True, clock=self.clock.record())
 
     def sync(self) -> bool:
         """Wait until the ledger is on disk. False when it already was."""
@@ -132,7 +138,7 @@ class BlockingMemory:
 
     def commands(self) -> Sequence[tuple[int, Command]]:
         """Operators' commands that are not folded yet, as (id, command)."""
-        return [(command.id, command_of(command)) for command in self.store.pending()]
+        return [(command.id, command_of(command, self.clock)) for command in self.store.pending()]
 
     def close_open_entries(self) -> Sequence[str]:
         """Close the journal entries that an earlier process did not close; one message for each."""
@@ -193,12 +199,15 @@ class StoreMemory:
         blocking: makes the calls.
         calls: makes them one after another; the store's own thread unless given.
         note: takes a message when a damaged file was replaced.
+
+    Attributes:
+        clock: the clock of the instance.
     """
 
     def __init__(
         self, blocking: BlockingMemory, calls: Calls | None = None, note: Callable[[str], None] = lambda _: None
     ) -> None:
-        self.blocking = blocking
+        self.blocking, self.clock = blocking, blocking.clock
         self.thread = StoreThread()
         self._calls, self._note = calls or self.thread, note
 

@@ -108,5 +108,11 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "DROP TABLE audit",
         "ALTER TABLE new_audit RENAME TO audit",
     ),
+    (
+        # An earlier version would take the lineage of moments for the boot id of another boot, and so must not open the file.
+        """CREATE TABLE clock (
+            id INTEGER PRIMARY KEY CHECK (id = 1), lineage TEXT NOT NULL, steady INTEGER NOT NULL, wall INTEGER NOT NULL,
+            host_steady INTEGER NOT NULL, boot TEXT NOT NULL, machine TEXT NOT NULL)""",
+    ),
 )
 """Entry n brings a file from schema version n to n + 1 (SQLite's `user_version`). Only ever append."""

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from reconciler.core.model.instant import Now
-from reconciler.shell.clock import BlockingClock
+from reconciler.shell.clock import HostClock
+from reconciler.shell.instance_clock import ClockRecord
 from reconciler.shell.store.audit import PRUNE_EVERY, Audit, AuditRow, EvidenceRow
 from reconciler.shell.store.database_file import (
     BUSY_SECONDS,
@@ -104,20 +105,21 @@ class Store(Audit):
     """The open store. Made by `Store.open` or `Store.join`; a context manager.
 
     Attributes:
+        clock: of this host.
         recovered: a message for the operator when a damaged file was renamed on opening, else None.
         damaged: section, key and cause of the rows that this process has set aside.
         reduced: why the file could only be opened to read it; None when it can be written.
     """
 
     def __init__(
-        self, path: Path, db: sqlite3.Connection, clock: BlockingClock, recovered: str | None, holder: bool
+        self, path: Path, db: sqlite3.Connection, clock: HostClock, recovered: str | None, holder: bool
     ) -> None:
         self.recovered = recovered
         self.damaged: list[tuple[str, str, str]] = []
         self.reduced: StoreError | None = None
         self._path = path
         self._db = db
-        self._clock = clock
+        self.clock = clock
         self._holder = holder
         self._opened = identity(path)
         self._appended = 0
@@ -129,7 +131,7 @@ class Store(Audit):
         self._joined: sqlite3.Connection | None = None
 
     @classmethod
-    def open(cls, state_dir: Path, clock: BlockingClock, busy: float = BUSY_SECONDS) -> Self:
+    def open(cls, state_dir: Path, clock: HostClock, busy: float = BUSY_SECONDS) -> Self:
         """Open the store as the holder of the lock: create, upgrade or replace the file as needed.
 
         Raises:
@@ -140,7 +142,7 @@ class Store(Audit):
         return cls(state_dir / FILE, db, clock, recovered, holder=True)
 
     @classmethod
-    def open_or_read(cls, state_dir: Path, clock: BlockingClock, busy: float = BUSY_SECONDS) -> Self:
+    def open_or_read(cls, state_dir: Path, clock: HostClock, busy: float = BUSY_SECONDS) -> Self:
         """As `open`. A file that has no room to be written is opened to be read, and `reduced` says why.
 
         Raises:
@@ -158,7 +160,7 @@ class Store(Audit):
             return store
 
     @classmethod
-    def join(cls, state_dir: Path, clock: BlockingClock, busy: float = BUSY_SECONDS) -> Self:
+    def join(cls, state_dir: Path, clock: HostClock, busy: float = BUSY_SECONDS) -> Self:
         """Open the store without the lock: to read, and to append commands to the inbox.
 
         Raises:
@@ -213,7 +215,7 @@ class Store(Audit):
         )
 
     def _set_aside(self, rows: list[tuple[bytes, bytes, bytes]], cause: str) -> None:
-        wall = self._clock.now().wall
+        wall = self.clock.now().wall
         with self._writing() as db:
             db.executemany(
                 "INSERT INTO quarantine (wall, section, key, value, cause) VALUES (?, ?, ?, ?, ?)",
@@ -226,13 +228,25 @@ class Store(Audit):
             db.execute("DELETE FROM quarantine WHERE id <= (SELECT max(id) FROM quarantine) - ?", (QUARANTINE_KEPT,))
         self.damaged += [(_text(section), _text(key), cause) for section, key, _ in rows]
 
+    def clock_record(self) -> ClockRecord | None:
+        """The clock of the instance as it was saved last; None when no process has saved one, or it is damaged."""
+        for record in self._read("SELECT lineage, steady, wall, host_steady, boot, machine FROM clock"):
+            if all(isinstance(value, str if place in {0, 4, 5} else int) for place, value in enumerate(record)):
+                return ClockRecord(*record)
+        return None
+
     def ledger_row(self, section: str, key: str) -> str | None:
         """One row of the ledger as JSON; None when it does not exist."""
         rows = self._read("SELECT value FROM ledger WHERE section = ? AND key = ?", section, key)
         return str(rows[0][0]) if rows else None
 
     def save_ledger(
-        self, rows: Mapping[tuple[str, str], str], acknowledge: Collection[int] = (), *, later: bool = False
+        self,
+        rows: Mapping[tuple[str, str], str],
+        acknowledge: Collection[int] = (),
+        *,
+        later: bool = False,
+        clock: ClockRecord | None = None,
     ) -> int:
         """Make the ledger equal to `rows`; only differences are written.
 
@@ -241,6 +255,8 @@ class Store(Audit):
             acknowledge: ids of inbox commands whose effect is in `rows`. They are deleted in the same transaction, so that
                 a crash neither loses nor repeats one.
             later: do not wait for the disk; the next other write or `sync` does.
+            clock: the clock of the instance now, to which the moments in `rows` belong. Kept in the same transaction, and only
+                when there is something else to write.
 
         Returns:
             the number of rows written or deleted.
@@ -256,6 +272,12 @@ class Store(Audit):
                 db.executemany("DELETE FROM ledger WHERE section = ? AND key = ?", gone)
                 db.executemany("INSERT OR REPLACE INTO ledger (section, key, value) VALUES (?, ?, ?)", changed)
                 _forget(db, acknowledge)
+                if clock is not None:
+                    db.execute(
+                        "INSERT OR REPLACE INTO clock (id, lineage, steady, wall, host_steady, boot, machine)"
+                        " VALUES (1, ?, ?, ?, ?, ?, ?)",
+                        clock,
+                    )
             self._ledger = dict(rows)
         return len(changed) + len(gone)
 
@@ -329,7 +351,7 @@ class Store(Audit):
         with self._writing() as db:
             done = db.execute(
                 "UPDATE journal SET ended_wall = ?, outcome = ?, detail = ? WHERE id = ? AND (outcome IS NULL OR outcome = ?)",
-                (self._clock.now().wall, outcome, detail, entry, outcome),
+                (self.clock.now().wall, outcome, detail, entry, outcome),
             )
             if done.rowcount != 1:
                 raise StoreError(self._path, f"the journal has no open entry {entry}", "report this as a bug")
@@ -420,7 +442,7 @@ class Store(Audit):
                 if stored.change_bytes + len(text) <= max(stored.bytes, LEAST_CHANGES):
                     with self._writing() as db:
                         db.execute(
-                            "INSERT INTO decision_changes (wall, value) VALUES (?, ?)", (self._clock.now().wall, text)
+                            "INSERT INTO decision_changes (wall, value) VALUES (?, ?)", (self.clock.now().wall, text)
                         )
                     apply(stored.document, json.loads(text))
                     self._stored_decision = stored._replace(change_bytes=stored.change_bytes + len(text))
@@ -429,7 +451,7 @@ class Store(Audit):
             with self._writing() as db:
                 db.execute("DELETE FROM decision_changes")
                 db.execute(
-                    "INSERT OR REPLACE INTO decision (id, wall, value) VALUES (1, ?, ?)", (self._clock.now().wall, text)
+                    "INSERT OR REPLACE INTO decision (id, wall, value) VALUES (1, ?, ?)", (self.clock.now().wall, text)
                 )
             self._stored_decision = _Stored(json.loads(text), len(text), 0)
         return True

@@ -139,7 +139,7 @@ class World:
 
     def pass_time(self, seconds: float) -> None:
         step = int(seconds * SECOND)
-        self.now = Now(self.now.wall + step, self.now.steady + step, self.now.boot)
+        self.now = Now(self.now.wall + step, self.now.steady + step, self.now.lineage)
 
     def crash(self) -> None:
         """The process dies and restarts with what it had stored."""

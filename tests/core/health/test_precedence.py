@@ -199,7 +199,7 @@ def test_draining_is_final_and_a_fresh_not_ready_never_serves(push_fact, rules, 
 @given(PUSHES, st.sampled_from([P, F, U]), st.integers(0, 3 * 3600))
 def test_a_step_of_the_wall_clock_changes_no_claim(push_fact, observer, jump):
     belief = believe(FACT, MAIN, {FACT.generation: Probes(None, PASS, probe(observer))}, SEEN)
-    then = Now(NOW.wall + jump * SECOND, NOW.steady, NOW.boot)
+    then = Now(NOW.wall + jump * SECOND, NOW.steady, NOW.lineage)
     assert apply_push(belief, push_fact, RULES, NO_CHANNEL, then) == apply_push(
         belief, push_fact, RULES, NO_CHANNEL, NOW
     )

@@ -26,7 +26,7 @@ def approve(ledger: Ledger, shown: str, now: Now = START) -> Ledger:
 
 def later(seconds: float) -> Now:
     step = int(seconds * SECOND)
-    return Now(START.wall + step, START.steady + step, START.boot)
+    return Now(START.wall + step, START.steady + step, START.lineage)
 
 
 def test_an_approval_covers_every_part_of_what_was_shown_and_nothing_else() -> None:

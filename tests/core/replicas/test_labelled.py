@@ -153,7 +153,7 @@ def test_a_container_that_ended_without_us_is_not_started(state):
 @given(hours=st.integers(0, 100))
 def test_a_container_that_we_stopped_is_started_however_late(hours):
     down = labelled(1, state=ContainerState.EXITED, running_since=0, exit_cause=ExitCause.STOPPED_BY_US)
-    then = Instant(NOW.wall - hours * 3600 * SECOND, NOW.steady - hours * 3600 * SECOND, NOW.boot)
+    then = Instant(NOW.wall - hours * 3600 * SECOND, NOW.steady - hours * 3600 * SECOND, NOW.lineage)
     grant = Grant(f"{KEY}/1", down.generation, Reason.LIVENESS_FAILED, then, weight_out=then)
     ledger = replace(GATES, grants={down.id: grant})
     (step,) = decide(wanted(), observed_with(down, labelled(2), ledger=ledger), NOW).steps
@@ -255,14 +255,14 @@ def test_the_order_of_a_look_changes_nothing(order):
 def test_the_answer_stays_the_same_until_it_wakes():
     observed = observed_with(labelled(1), labelled(2), labelled(3), sick=("id-2",))
     first = decide(wanted(), observed, NOW)
-    just_before = Now(NOW.wall + first.wake_at - NOW.steady - 1, first.wake_at - 1, NOW.boot)
+    just_before = Now(NOW.wall + first.wake_at - NOW.steady - 1, first.wake_at - 1, NOW.lineage)
     later = decide(wanted(), replace(observed, ledger=first.ledger), just_before)
     assert later.steps == first.steps
 
 
 def test_a_restart_is_finished_after_labels_are_switched_off():
     down = labelled(1, state=ContainerState.EXITED, running_since=0, exit_cause=ExitCause.STOPPED_BY_US)
-    then = Instant(NOW.wall - SECOND, NOW.steady - SECOND, NOW.boot)
+    then = Instant(NOW.wall - SECOND, NOW.steady - SECOND, NOW.lineage)
     grant = Grant(f"{KEY}/1", down.generation, Reason.LIVENESS_FAILED, then, weight_out=then)
     ledger = replace(GATES, grants={down.id: grant})
     (step,) = decide(wanted(enhanced=False), observed_with(down, labelled(2), ledger=ledger), NOW).steps

@@ -82,7 +82,7 @@ def after(made: Scene, decision, seconds: float) -> tuple[Observed, Now]:
         runtimes={key: replace(look, observed_at=SEEN + ns) for key, look in world.runtimes.items()},
         pools={key: replace(look, observed_at=SEEN + ns) for key, look in world.pools.items()},
     )
-    return world, Now(NOW.wall + ns, SEEN + ns, NOW.boot)
+    return world, Now(NOW.wall + ns, SEEN + ns, NOW.lineage)
 
 
 # --- pushes, overrides ------------------------------------------------------------------------------------------
@@ -317,7 +317,7 @@ def test_a_ramp_only_grows_and_steps_where_the_weight_changes(full, seconds, sha
     ramp = Ramp(seconds * SECOND, share)
 
     def at(ns: int) -> tuple[int, int]:
-        return grown(full, ramp, ago(0), Now(NOW.wall + ns, SEEN + ns, NOW.boot))
+        return grown(full, ramp, ago(0), Now(NOW.wall + ns, SEEN + ns, NOW.lineage))
 
     now, step = at(age)
     assert max(1, full * share // 100) <= now <= full
@@ -335,7 +335,7 @@ def test_a_ramp_never_lowers_what_an_endpoint_carries(full, seconds, share, age,
     ramp = Ramp(seconds * SECOND, share)
 
     def at(ns: int, carried: int = 0) -> tuple[int, int]:
-        return grown(full, ramp, ago(0), Now(NOW.wall + ns, SEEN + ns, NOW.boot), carried)
+        return grown(full, ramp, ago(0), Now(NOW.wall + ns, SEEN + ns, NOW.lineage), carried)
 
     now, step = at(age, carried)
     assert now == max(at(age)[0], min(full, carried))

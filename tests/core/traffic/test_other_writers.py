@@ -53,7 +53,7 @@ class Timeline:
 
     def look(self, seconds: int = 1):
         """The decision some seconds later, with the ledger kept."""
-        self.now = Now(self.now.wall + seconds * SECOND, self.now.steady + seconds * SECOND, NOW.boot)
+        self.now = Now(self.now.wall + seconds * SECOND, self.now.steady + seconds * SECOND, NOW.lineage)
         decision = decide(DESIRED, self.world(), self.now)
         self.scene.ledger = from_rows(to_rows(decision.ledger))
         return decision

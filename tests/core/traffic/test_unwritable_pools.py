@@ -111,14 +111,14 @@ def test_ramps_of_a_paced_pool_step_together_and_at_no_other_instant(pace: int) 
     ramp, starts = Ramp(30 * SECOND, 10), (0, 123_456_789, 777_000_000)
     steps: dict[int, set[int]] = {}
     for start in starts:
-        since = Instant(NOW.wall + start, NOW.steady + start, NOW.boot)
+        since = Instant(NOW.wall + start, NOW.steady + start, NOW.lineage)
         at, weight, seen = NOW.steady + start, 0, []
         while at < 2**62:
-            now = Now(NOW.wall + at - NOW.steady, at, NOW.boot)
+            now = Now(NOW.wall + at - NOW.steady, at, NOW.lineage)
             weight, after = grown(100, ramp, since, now, 0, pace)
             seen.append(weight)
             assert after > at
-            just_before = Now(now.wall, min(after, at + 60 * SECOND) - 1, NOW.boot)
+            just_before = Now(now.wall, min(after, at + 60 * SECOND) - 1, NOW.lineage)
             assert grown(100, ramp, since, just_before, 0, pace)[0] == weight
             if after < 2**62:
                 steps.setdefault(after, set()).add(start)

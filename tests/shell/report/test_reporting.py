@@ -189,7 +189,7 @@ def test_a_call_that_hangs_holds_an_event_for_a_while_only(recorder: Recorder) -
     reporting, (decision, desired) = Reporting(recorder, recorder), failing()
     reporting.decided(decision, desired, SCENE_NOW)
     asyncio.run(reporting.flush())
-    later = Now(SCENE_NOW.wall + LONGEST, SCENE_NOW.steady + LONGEST, SCENE_NOW.boot)
+    later = Now(SCENE_NOW.wall + LONGEST, SCENE_NOW.steady + LONGEST, SCENE_NOW.lineage)
     reporting.decided(decision, desired, later)
     asyncio.run(reporting.flush())
     [said] = verdicts(recorder)

@@ -39,7 +39,7 @@ def test_one_row_that_cannot_be_decoded_loses_no_other(text):
 
 def test_without_a_row_that_limits_restarts_the_history_is_incomplete():
     ledger, _, _ = load({("attempts", "workload/web/0"): "[[1]]"})
-    assert ledger.history_lost == (NOW.wall, NOW.steady, NOW.boot)
+    assert ledger.history_lost == (NOW.wall, NOW.steady, NOW.lineage)
     assert set(ledger.attempts) == {"workload/web/1"}
     assert load({("wanted", "create a"): "3"})[0].history_lost is None
 

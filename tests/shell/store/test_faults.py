@@ -18,7 +18,7 @@ from reconciler.shell.store.database_file import MIGRATIONS, SIDE_FILES, join_da
 from reconciler.shell.store.state_db import Store, StoreError
 from tests.sim.clock import VirtualClock
 
-NOW = Now(wall=1_800_000_000 * SECOND, steady=77, boot="boot-1")
+NOW = Now(wall=1_800_000_000 * SECOND, steady=77, lineage="boot-1")
 ROWS = {("restarts", f"Workload/w{n}"): f'{{"n": {n}, "pad": "{"x" * 300}"}}' for n in range(200)}
 
 

@@ -17,7 +17,7 @@ from reconciler.shell.store import state_db as store_module
 from reconciler.shell.store.state_db import AuditRow, JournalEntry, Store, StoreError
 from tests.sim.clock import VirtualClock
 
-NOW = Now(wall=1_800_000_000 * SECOND, steady=77, boot="boot-1")
+NOW = Now(wall=1_800_000_000 * SECOND, steady=77, lineage="boot-1")
 AUDIT = AuditRow(NOW.wall, "ada", "r1", "p1", "3", "liveness failed", "done")
 
 
