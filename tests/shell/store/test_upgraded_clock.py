@@ -17,7 +17,7 @@ from reconciler.core.model.instant import Instant, elapsed
 from reconciler.core.model.ledger_codec import from_rows, to_rows
 from reconciler.shell.instance_clock import ClockRecord, InstanceClock
 from reconciler.shell.store.database_file import open_database
-from reconciler.shell.store.memory import StoreMemory
+from reconciler.shell.store.memory import BlockingMemory
 from reconciler.shell.store.schema import MIGRATIONS
 from reconciler.shell.store.state_db import Store, StoreError
 from tests.sim.clock import VirtualClock
@@ -80,7 +80,7 @@ def host(boot: str, passed: int, step: int = 0) -> VirtualClock:
 def test_moments_of_an_earlier_version_are_as_long_ago_as_before(state, boot, step):
     with Store.open(state, host(boot, LATER, step)) as store:
         before = sorted(moments(from_rows(store.load_ledger())))
-        memory = StoreMemory(store, "a test")
+        memory = BlockingMemory(store, "a test")
         now = memory.clock.now()
         after = sorted(moments(from_rows(memory.load_ledger())))
     assert len(after) == len(before) > 100
@@ -92,7 +92,7 @@ def test_moments_of_an_earlier_version_are_as_long_ago_as_before(state, boot, st
 
 def test_a_clock_that_is_behind_makes_no_moment_older(state):
     with Store.open(state, host("another", LATER, -7200 * SECOND)) as store:
-        memory = StoreMemory(store, "a test")
+        memory = BlockingMemory(store, "a test")
         now = memory.clock.now()
         assert {elapsed(at, now) for at in moments(from_rows(memory.load_ledger())) if at.lineage} == {0}
 
@@ -100,7 +100,7 @@ def test_a_clock_that_is_behind_makes_no_moment_older(state):
 def test_the_upgrade_is_saved_once_and_continued_in_any_boot(state):
     clock = host(BOOT, LATER)
     with Store.open(state, clock) as store:
-        memory = StoreMemory(store, "a test")
+        memory = BlockingMemory(store, "a test")
         assert store.clock_record() is None, "a start writes nothing by itself"
         ledger = from_rows(memory.load_ledger())
         memory.save_ledger(to_rows(ledger))
@@ -110,7 +110,7 @@ def test_the_upgrade_is_saved_once_and_continued_in_any_boot(state):
     clock.advance(10 * SECOND)
     clock.move("another boot", "another machine", 3 * SECOND)
     with Store.open(state, clock) as store:
-        memory = StoreMemory(store, "a test")
+        memory = BlockingMemory(store, "a test")
         rows = store.load_ledger()
         assert memory.load_ledger() == rows
         assert not any(BOOT in text for text in rows.values())
@@ -126,7 +126,7 @@ def test_the_upgrade_is_saved_once_and_continued_in_any_boot(state):
 
 def test_an_order_that_waits_over_the_upgrade_keeps_its_moment(state):
     with Store.open(state, host(BOOT, LATER)) as store:
-        memory = StoreMemory(store, "a test")
+        memory = BlockingMemory(store, "a test")
         [(_, command)], [row] = memory.commands(), store.pending()
         assert row.at.lineage == BOOT
         assert elapsed(command.at, memory.clock.now()) == STEADY + LATER - row.at.steady
@@ -135,7 +135,7 @@ def test_an_order_that_waits_over_the_upgrade_keeps_its_moment(state):
 def test_a_damaged_clock_begins_again_and_moments_go_by_the_wall_clock(tmp_path):
     clock = VirtualClock()
     with Store.open(tmp_path / "state", clock) as store:
-        memory = StoreMemory(store, "a test")
+        memory = BlockingMemory(store, "a test")
         at = memory.clock.now()
         memory.save_ledger({("wanted", "a thing"): json.dumps(at)})
     with closing(sqlite3.connect(tmp_path / "state" / "state.db")) as db:
@@ -143,7 +143,7 @@ def test_a_damaged_clock_begins_again_and_moments_go_by_the_wall_clock(tmp_path)
         db.commit()
     clock.advance(7 * SECOND)
     with Store.open(tmp_path / "state", clock) as store:
-        memory = StoreMemory(store, "a test")
+        memory = BlockingMemory(store, "a test")
         [moment] = moments(from_rows(memory.load_ledger()))
         assert moment.lineage == memory.clock.now().lineage != at.lineage
         assert elapsed(moment, memory.clock.now()) == 7 * SECOND
