@@ -358,7 +358,7 @@ def test_rows_of_unknown_containers_stay_and_those_of_gone_ones_go():
     assert {here.id, there.id} & set(ledger.ready) == {there.id}
 
 
-def test_what_is_known_of_a_deleted_workload_stays_while_its_node_is_silent():
+def test_rows_of_a_deleted_workload_stay_while_its_node_is_silent():
     old = spec(name="old", replicas=1, nodes=(SILENT,), pools=(), publish=None)
     other = spec(name="other", replicas=1, nodes=("node-a",), pools=(), publish=None)
     fleet = Fleet(spec(), old, other, prune=True).learned()
