@@ -324,6 +324,8 @@ def _outdated(snap: Snapshot, group: Group, ledger: Ledger, out: Differences) ->
         mark = belief.fact.mark
         if mark is not None and belief.fact.id in snap.roster.leaving:
             _released(group, belief, grants, out)
+        elif mark is not None and group.unknown and mark.ordinal in group.unknown_of(mark.revision):
+            continue  # its place is on a node that cannot be read: until its successor is observed there, it is the replica
         elif mark is not None and belief.fact.adopted and belief.fact.state in _DOWN:
             continue  # stopped because it is surplus, and reconcile does not remove adopted containers
         elif mark is not None and belief.fact.id not in grants:

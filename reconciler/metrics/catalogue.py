@@ -70,7 +70,10 @@ REPLICAS_AVAILABLE = _gauge(
     "workload_replicas_available", _WORKLOAD, "Replicas that are available, as in `reconcile status`.", _GROUP
 )
 REPLICAS_UNKNOWN = _gauge(
-    "workload_replicas_unknown", _WORKLOAD, "Replicas whose state is unknown, also because their node cannot be read, as in `reconcile status`.", _GROUP
+    "workload_replicas_unknown",
+    _WORKLOAD,
+    "Replicas whose state is unknown, also because their node cannot be read, as in `reconcile status`.",
+    _GROUP,
 )
 REPLICAS_FAILED = _gauge(
     "workload_replicas_failed",

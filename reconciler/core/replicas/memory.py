@@ -228,7 +228,7 @@ def absences(snap: Snapshot, ledger: Ledger, absent: Iterable[str]) -> Ledger:
     An object that is only on nodes that cannot be read keeps its clock.
     """
     revision, now = snap.desired.revision, snap.now
-    hidden = snap.roster.unseen.by_workload
+    hidden = snap.roster.unseen.by_workload.keys() - snap.roster.groups.keys()
     kept = {key: row for key, row in ledger.absences.items() if key in hidden and row.revision == revision}
     for key in absent:
         before = ledger.absences.get(key)

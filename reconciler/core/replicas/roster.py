@@ -20,11 +20,12 @@ from manifests.values.desired import Push, Workload
 from manifests.values.rollouts import STAGED, Strategy
 from providers.facts import ContainerFact, ContainerState, Generation, Mark, Probes, ProbeValue, container_name
 from reconciler.core.health import overrides, precedence, push_channel
-from reconciler.core.health.belief import Belief, Sight, believe
+from reconciler.core.health.belief import Belief, believe
 from reconciler.core.health.push_channel import NO_CHANNEL, Channel
 from reconciler.core.model.instant import Now
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.observed import Observed
+from reconciler.core.model.push_fact import PushFact
 from reconciler.core.model.revision import FULL, Rollout, Standing, keeps
 from reconciler.core.replicas import specs
 from reconciler.core.replicas.foreign import ForeignContainers
@@ -84,10 +85,12 @@ class Group:
         last observed there is unknown too, although the manifest places it elsewhere now: the workload may still use that node,
         or its replicas are removed before they are created elsewhere.
         """
-        if not self.silent or self.workload.restart_only:
+        if not self.silent:
             return {}
-        if revision == self.serving and self.unknown:
-            return self.unknown
+        return self.unknown if revision == self.serving else self.find_unknown(revision)
+
+    def find_unknown(self, revision: str) -> Mapping[int, str]:
+        """`unknown_of` as the containers show it. `sort_containers` asks it for the serving revision, once."""
         workload = self.workload
         existing: Collection[int] = self.current.keys()
         if revision != self.serving:
@@ -200,15 +203,22 @@ def _order(belief: Belief) -> tuple[int, str, str]:
     return (mark.ordinal if mark else -1, belief.fact.name, belief.fact.node)
 
 
-def _channel(sight: Sight, by_name: Mapping[str, Group], observed: Observed, now: Now) -> Channel:
+def _channel(admitted: ForeignContainers, by_name: Mapping[str, Group], observed: Observed, now: Now) -> Channel:
     """The push channel, from the containers whose workload declares pushes."""
+    sight, unseen = admitted.sight, admitted.unseen
     senders: list[tuple[Push, ContainerFact]] = []
     for facts in sight.runtimes.values():
         for fact in facts:
             group = by_name.get(fact.mark.workload) if fact.mark is not None else None
             if group is not None and group.workload.push is not None:
                 senders.append((group.workload.push, fact))
-    return push_channel.of_containers(senders, observed.pushes, now.steady)
+    hidden: list[tuple[Push, PushFact]] = []
+    for generation, push in observed.pushes.items() if unseen.containers else ():
+        container = unseen.containers.get(generation.container_id)
+        group = None if container is None else by_name.get(container.workload.removeprefix("workload/"))
+        if group is not None and group.workload.push is not None:
+            hidden.append((group.workload.push, push))
+    return push_channel.of_containers(senders, observed.pushes, now.steady, hidden)
 
 
 class _Stages(NamedTuple):
@@ -282,7 +292,7 @@ def sort_containers(
     for name in spec_of.changing:
         plain.pop(name, None)
     pushes, overriding = observed.pushes, ledger.overrides
-    channel = _channel(sight, by_name, observed, now) if pushes else NO_CHANNEL
+    channel = _channel(admitted, by_name, observed, now) if pushes else NO_CHANNEL
     for facts in sight.runtimes.values():
         for fact in facts:
             mark = fact.mark
@@ -359,7 +369,7 @@ def _add_unseen(group: Group, unseen: Unseen) -> None:
     group.silent = unseen.nodes
     group.unseen = unseen.by_workload.get(workload.key, ())
     group.unlisted = bool(unseen.unlisted) and not unseen.unlisted.isdisjoint(workload.nodes)
-    group.unknown = group.unknown_of(group.serving)
+    group.unknown = group.find_unknown(group.serving)
 
 
 def _verdicts(asked: Asked, fact: ContainerFact, observed: Observed) -> Mapping[Generation, Probes]:

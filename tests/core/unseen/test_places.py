@@ -2,12 +2,14 @@
 
 from dataclasses import replace
 
-from providers.facts import Endpoint, Generation, Unknown
+from manifests.values.desired import Adopt
+from providers.facts import ContainerFact, ContainerState, Endpoint, Generation, Unknown
 from reconciler.core.model.adopted import Adopted
 from reconciler.core.model.ledger import Grant, Ledger
 from reconciler.core.model.ledger_codec import from_rows, to_rows
 from reconciler.core.model.owned import Owned
 from reconciler.core.model.reasons import Reason
+from reconciler.core.replicas.adoption import adopt
 from reconciler.core.replicas.unseen import NOTHING_UNSEEN, unseen_of
 from tests.builders import ago
 from tests.core.unseen.fleet import SILENT, Fleet, spec
@@ -113,3 +115,16 @@ def test_a_replica_is_unknown_by_its_own_node_only():
     assert groups["workload/web"].unknown == {3: SILENT}
     assert not groups["workload/api"].partly_unseen  # it may use the silent node, and has no replica there
     assert not groups["workload/api"].unreadable_nodes
+
+
+def test_an_ordinal_of_an_unknown_adopted_replica_is_given_to_no_other():
+    """It was adopted on the silent node when the list of nodes had another order."""
+    desired = Fleet(spec(replicas=8)).desired
+    (web,) = desired.workloads
+    desired = replace(desired, workloads=(replace(web, adopt=Adopt(names=("web-1",))),))
+    fact = ContainerFact("node-a", "web-1", "id-web-1", ContainerState.RUNNING, 1, 1, "10.1.0.1")
+    rows = {"theirs": Adopted("workload/web", 0, SILENT, "web-9")}
+    adopted = adopt(desired, {"node-a": (fact,)}, (), rows).rows
+    assert adopted["id-web-1"].ordinal == 0
+    adopted = adopt(desired, {"node-a": (fact,)}, (SILENT,), rows).rows
+    assert (adopted["theirs"], adopted["id-web-1"].ordinal) == (rows["theirs"], 4)

@@ -4,19 +4,23 @@ from dataclasses import replace
 
 import pytest
 
-from manifests.values.desired import SECOND, Guard, MassChange
+from manifests.values.desired import SECOND, Guard, MassChange, Push
 from manifests.values.dns import Publish, Target
 from manifests.values.limits import Rate, RestartLimits
+from manifests.values.rollouts import Rollout as RolloutTimes
 from manifests.values.rollouts import Strategy
 from providers.actions import RemoveEndpoint, SetWeight
-from providers.facts import RecordKey, RecordSet
+from providers.facts import ProbeValue, RecordKey, RecordSet
 from reconciler.core.exits.grants import allowance
 from reconciler.core.model.instant import Now
 from reconciler.core.model.ledger import Absence, Escalation, ExitTimes, Failures, Grant, Outbreak
+from reconciler.core.model.push_fact import PushEvent, PushFact
 from reconciler.core.model.reasons import Reason, Rule
 from reconciler.core.model.restart_request import Fate, Request
 from reconciler.core.model.revision import Revision, Rollout, Standing
 from reconciler.core.model.weight_memory import Ready
+from reconciler.core.replicas.snapshot import Snapshot
+from reconciler.core.rollouts import host_restart
 from reconciler.core.status.objects import rows
 from tests.builders import NOW, ago, container
 from tests.core.unseen.fleet import NODES, SILENT, Fleet, spec, steps
@@ -170,6 +174,22 @@ def test_a_balancer_is_not_withdrawn_while_an_endpoint_may_serve(silent):
     assert published(fleet.decide()) == (set() if silent else {"203.0.113.20"})
 
 
+def test_the_silence_of_unknown_senders_says_as_much_of_the_channel():
+    """Three of five senders fell silent together, one of them on the silent node: the pushes may be lost on their way."""
+    fleet = Fleet(spec(replicas=5))
+    (web,) = fleet.desired.workloads
+    fleet.manifests = replace(fleet.desired, workloads=(replace(web, push=Push()),))
+    fleet.learned().silent.add(SILENT)
+    pushes = {}
+    for number, fact in enumerate(fleet.facts):
+        at = NOW.steady - (70 if number in (0, 1, 3) else 1) * SECOND
+        pushes[fact.generation] = PushFact(PushEvent.READY, at, at, "boot", 1)
+    for number in (0, 1):
+        fleet.sick(number, "readiness")
+    current = fleet.decide(pushes=pushes).status.roster.groups["workload/web"].current
+    assert [current[ordinal].ready for ordinal in (0, 1)] == [ProbeValue.UNKNOWN] * 2
+
+
 # --- healing ----------------------------------------------------------------------------------------------------------
 
 
@@ -316,6 +336,15 @@ def test_a_replica_that_moves_is_not_created_before_its_unknown_one_went():
     assert steps(fleet.decide())
 
 
+def test_a_replica_stays_while_its_new_place_cannot_be_read():
+    fleet = Fleet(spec(replicas=2, nodes=("node-a", "node-b"))).learned()
+    fleet.shop = Shop((spec(replicas=2, nodes=("node-a", SILENT)),))
+    fleet.silent.add(SILENT)
+    assert not steps(fleet.decide())
+    fleet.silent.clear()
+    assert f"create {fleet.facts[1].name}" in steps(fleet.decide())
+
+
 def test_a_template_and_the_pins_of_an_unknown_revision_stay():
     fleet = Fleet(spec()).learned()
     fleet.shop = Shop((spec(image="v2"),))
@@ -334,6 +363,25 @@ def test_a_template_and_the_pins_of_an_unknown_revision_stay():
     assert old in fleet.ledger.templates
     assert old in fleet.ledger.pins
     assert old in fleet.ledger.specs
+
+
+def test_a_node_that_answers_again_excuses_no_failure_elsewhere():
+    """While its engine is away, a canary that fails on another node is judged as always."""
+    fields = {"strategy": Strategy.ACTIVATE, "rollout": RolloutTimes(bake=600 * SECOND)}
+    fleet = Fleet(spec(**fields))
+    (web,) = fleet.desired.workloads
+    active = Revision(web.template.revision, 1, Standing.ACTIVE, ago(90), activated=ago(90), scale=4)
+    fleet.ledger = replace(
+        fleet.ledger, rollouts={"workload/web": Rollout(active=web.template.revision, rows=(active,))}
+    )
+    fleet.learned().silent.add(SILENT)
+    fleet.facts[0] = replace(fleet.facts[0], running_since=NOW.steady)
+    fleet.sick(0)
+    groups = fleet.decide().status.roster.groups
+    snap = Snapshot(fleet.desired, fleet.observed(), fleet.decide().status.sight, fleet.decide().status.roster, NOW)
+    noted = host_restart.note(snap, fleet.ledger.rollouts["workload/web"], groups["workload/web"], False)
+    assert noted.host_restarted is not None
+    assert not host_restart.excused(snap, noted, groups["workload/web"]).containers
 
 
 # --- what is remembered -------------------------------------------------------------------------------------------------
