@@ -98,12 +98,15 @@ def test_a_daemon_that_starts_on_a_full_disk_follows_health_and_waits(on_disk, d
     world.until(lambda: world.weights()[sick] == 0)
     assert "no space left" in world.logged() or "cannot be opened for writing" in world.logged()
     code, out = world.run("resume", "workload/web")
-    assert code == 1, out
+    # A small row may still fit into the files that exist: then the order waits there.
+    assert code == 1 or "will be resumed" in out, out
     disk.free()
     switch.unlink()
     world.until(lambda: sorted(world.weights().values()) == [100, 100])
     world.until(lambda: "can be written again" in world.logged())
-    world.until(lambda: world.run("resume", "workload/web")[0] == 0)
+    if code == 1:
+        world.until(lambda: world.run("resume", "workload/web")[0] == 0)
+    world.until(lambda: "resumed workload/web" in world.logged())
     world.kill_replica(sick)
     world.until(lambda: world.service(sick) != 0)
     assert world.stop() == 143
