@@ -107,8 +107,9 @@ def _pass(desired: Desired, observed: Observed, now: Now, before: Ledger, last: 
     ledger = pools.remember(snap, ledger, weights)
     ledger = check_trials.follow(snap, ledger)
     tried = (trials.report(snap), check_trials.report(snap, ledger))
-    if ledger.accepted and not snap.roster.unreadable_nodes:
-        ledger = keep_acceptances(ledger, {obj for of_kind in tried for obj in of_kind.objects})
+    if ledger.accepted:
+        unseen = {memory.replica_of(row.workload, row.ordinal) for row in containers.unseen.containers.values()}
+        ledger = keep_acceptances(ledger, {obj for of_kind in tried for obj in of_kind.objects}, unseen)
     names = compare.compare(snap, ledger, weights)
     drained = drains.Begun(ledger, False, ()) if fault is not None else drains.begin(snap, ledger, weights, names)
     if drained.any and not last:
@@ -122,7 +123,7 @@ def _pass(desired: Desired, observed: Observed, now: Now, before: Ledger, last: 
     pruned = orphans.of(snap, weights, names)
     ledger = memory.absences(snap, ledger, pruned)
     mass, over_limit = (
-        prune_guard.mass(snap.desired, pruned, orphans.owned(snap) if pruned else 0),
+        prune_guard.mass(snap.desired, pruned | orphans.unseen(snap), orphans.owned(snap)) if pruned else "",
         deletions.over_limit(snap, names),
     )
     to_approve = deletions.needed(names, over_limit, snap.desired.prune)

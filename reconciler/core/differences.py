@@ -223,12 +223,13 @@ def _missing(
         if replacement.active_is_declared(group)
         else replacement.existing(group)
     )
+    unknown = group.unknown_of(workload.template.revision)
     for ordinal in range(workload.replicas):
         if ordinal in exist:
             continue
         name, node = roster.replica_name(workload, instance, ordinal), roster.node_of(workload, ordinal)
-        if node in group.unreadable_nodes:
-            continue
+        if ordinal in unknown:
+            continue  # it may exist on a node that cannot be read; a hold names that node
         obj = memory.replica_of(workload.key, ordinal)
         if obj in snap.roster.claimed:
             continue  # the container there may be this replica; a hold names it
@@ -323,6 +324,8 @@ def _outdated(snap: Snapshot, group: Group, ledger: Ledger, out: Differences) ->
         mark = belief.fact.mark
         if mark is not None and belief.fact.id in snap.roster.leaving:
             _released(group, belief, grants, out)
+        elif mark is not None and group.unknown and mark.ordinal in group.unknown_of(mark.revision):
+            continue  # its place is on a node that cannot be read: until its successor is observed there, it is the replica
         elif mark is not None and belief.fact.adopted and belief.fact.state in _DOWN:
             continue  # stopped because it is surplus, and reconcile does not remove adopted containers
         elif mark is not None and belief.fact.id not in grants:
@@ -339,20 +342,30 @@ def _released(group: Group, belief: Belief, grants: Mapping[str, Grant], out: Di
         out.wants.append(_want(group, belief.fact.mark.ordinal, Kind.RETIRE, Reason.RELEASED, message, belief))
 
 
-def _partly_unreadable(
-    snap: Snapshot, key: str, group: Group, instance: str, grants: Mapping[str, Grant], out: Differences
-) -> None:
-    """A workload with an unreadable node: containers that are down on other nodes are started, running ones stay as they are."""
+_LISTED = 5
+"""How many replicas a message lists by their number."""
+
+
+def _unseen(snap: Snapshot, key: str, group: Group, out: Differences) -> None:
+    """The replicas of a workload that may be on nodes that cannot be read: nothing is done about them until their nodes answer."""
+    nodes = group.unreadable_nodes
+    ordinals = sorted(group.unknown.keys() | {container.ordinal for container in group.unseen})
+    listed = ", ".join(map(str, ordinals[:_LISTED]))
+    more = f" and {len(ordinals) - _LISTED} more" if len(ordinals) > _LISTED else ""
+    one = len(ordinals) == 1
+    replicas = f"replica{'' if one else 's'} {listed}{more}"
+    unknown = snap.sight.unknown_runtimes
+    where = f"node{'' if len(nodes) == 1 else 's'} {', '.join(nodes[:_LISTED])}"
+    where += f" and {len(nodes) - _LISTED} more" if len(nodes) > _LISTED else ""
     message = (
-        f"node {', '.join(group.unreadable_nodes)} cannot be read; running containers are neither stopped nor removed"
+        f"{where} cannot be read ({unknown[nodes[0]].reason}), so {replicas} {'is' if one else 'are'} unknown: not counted as "
+        f"available, and not created, restarted or removed{'; the other replicas go on' if group.members() else ''}"
     )
-    out.waits.append(Wait(key, Waiting.NODE, message))
-    for ordinal, belief in group.current.items():
-        if belief.fact.state in _DOWN and belief.fact.id not in grants:
-            cause, why = _why_down(belief.fact)
-            out.wants.append(_want(group, ordinal, Kind.START, cause, why, belief))
-    if not group.outgoing and not group.waiting and replacement.active_is_declared(group):
-        _missing(snap, group, instance, out)
+    providers = sorted({unknown[node].source for node in nodes})
+    next_step = f"make provider {', '.join(providers[:_LISTED])} reachable; it is retried automatically"
+    since = min(unknown[node].since for node in nodes)
+    action = f"change {replicas}"
+    out.holds.append(Hold(key, action, Rule.UNKNOWN_RUNTIME, message, next_step=next_step, since=since))
 
 
 def _live(workload: Workload, key: str, ordinal: int, fact: ContainerFact, ledger: Ledger) -> tuple[Live, ...]:
@@ -369,9 +382,8 @@ def find(snap: Snapshot, ledger: Ledger) -> Differences:
     for key, group in snap.roster.groups.items():
         workload = group.workload
         min_ready = workload.min_ready
-        if group.unreadable_nodes:
-            _partly_unreadable(snap, key, group, instance, grants, out)
-            continue
+        if group.unknown or group.unseen:
+            _unseen(snap, key, group, out)
         for ordinal, belief in group.current.items():
             if belief.live is _PASS and belief.ready is _PASS and belief.since + min_ready <= steady:
                 fact = belief.fact

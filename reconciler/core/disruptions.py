@@ -138,8 +138,8 @@ def carry_on(snap: Snapshot, weights: Weights, names: Names, out: Outbox) -> Non
         key = grant.object.rpartition("/")[0]
         group = snap.roster.groups.get(key)
         belief, current = members.get((key, name), (None, False))
-        if snap.roster.unreadable_nodes and belief is None and name not in orphans:
-            continue
+        if belief is None and name not in orphans and snap.roster.unseen.hides(grant):
+            continue  # it goes on when its node can be read
         workload = desired.former.get(key) if group is None else group.workload
         exit_ = _exit(snap, name, grant, workload, outside, out)
         fact = belief.fact if belief is not None else orphans.get(name)

@@ -15,7 +15,6 @@ from manifests.values.rollouts import STAGED
 from providers.facts import ContainerFact, ContainerState, ProbeValue
 from reconciler.core.actions.steps import weight_id
 from reconciler.core.dns.floors import NameFloors
-from reconciler.core.exits import grants
 from reconciler.core.exits.grants import UP, URGENT
 from reconciler.core.healing import restart_counters, restart_gates
 from reconciler.core.healing.restart_counters import RestartCounters
@@ -262,9 +261,9 @@ class _Gate:
         # against the budget too. An unavailable container that is replaced has an available one in its place already.
         runs = want.fact is not None and want.fact.state in UP
         counted = available or unknown or (runs and want.kind is not Kind.RETIRE)
-        if counted and grants.disrupted(self.counters.ledger.grants.values(), prefix) >= limit:
+        if counted and len(self.counters.open_grants(prefix)) >= limit:
             message = f"{workload.key} allows {limit} disruption{'' if limit == 1 else 's'} at a time"
-            return Wait(want.object, Waiting.REPLACEMENT, message)
+            return Wait(want.object, Waiting.REPLACEMENT, message, self.counters.unseen_until(prefix))
         answer = self.name_floors.keep(want, workload, self.counters.ledger.grants)
         if answer is not None:
             return answer

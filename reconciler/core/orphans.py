@@ -13,6 +13,11 @@ def of(snap: Snapshot, weights: Weights, names: Names) -> frozenset[str]:
     return frozenset(workloads | {stray.object for stray in weights.strays} | {stray.object for stray in names.strays})
 
 
+def unseen(snap: Snapshot) -> frozenset[str]:
+    """The workloads of this instance that no manifest names and that may have containers on nodes that cannot be read."""
+    return frozenset(key for key in snap.roster.unseen.by_workload if key not in snap.roster.groups)
+
+
 def items(snap: Snapshot, weights: Weights, names: Names) -> set[str]:
     """The items of all that carries the mark of this instance and that no manifest names."""
     containers = {approvals.container(fact) for fact in snap.roster.orphans if fact.mark}
@@ -31,4 +36,4 @@ def owned(snap: Snapshot) -> int:
     pools = {f"pool/{key[1]}" for key, pool in snap.sight.pools.items() if any(member.ours for member in pool.members)}
     prefix = f"{snap.desired.instance.id}/"
     marks = {mark for zone in snap.sight.zones.values() for mark in zone.owners.values() if mark.startswith(prefix)}
-    return len(workloads) + len(orphaned) + len(pools) + len(marks)
+    return len(workloads) + len(orphaned | unseen(snap)) + len(pools) + len(marks)

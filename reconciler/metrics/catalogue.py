@@ -63,14 +63,17 @@ REPLICAS_DESIRED = _gauge("workload_replicas_desired", _WORKLOAD, "Replicas that
 REPLICAS_READY = _gauge(
     "workload_replicas_ready",
     _WORKLOAD,
-    "Running containers that are ready, of all revisions; absent while a node of the workload cannot be read.",
+    "Running containers that are ready, of all revisions; absent while a replica may be on a node that cannot be read.",
     _GROUP,
 )
 REPLICAS_AVAILABLE = _gauge(
     "workload_replicas_available", _WORKLOAD, "Replicas that are available, as in `reconcile status`.", _GROUP
 )
 REPLICAS_UNKNOWN = _gauge(
-    "workload_replicas_unknown", _WORKLOAD, "Replicas whose state is unknown, as in `reconcile status`.", _GROUP
+    "workload_replicas_unknown",
+    _WORKLOAD,
+    "Replicas whose state is unknown, also because their node cannot be read, as in `reconcile status`.",
+    _GROUP,
 )
 REPLICAS_FAILED = _gauge(
     "workload_replicas_failed",
@@ -81,8 +84,8 @@ REPLICAS_FAILED = _gauge(
 REPLICAS_UPDATED = _gauge(
     "workload_replicas_updated",
     _WORKLOAD,
-    "Containers of the declared revision: the progress of a rollout towards `replicas_desired`; absent while a node of the workload cannot"
-    " be read.",
+    "Containers of the declared revision: the progress of a rollout towards `replicas_desired`; absent while a replica may be on a node"
+    " that cannot be read.",
     _GROUP,
 )
 PROBE_SUCCESS = _gauge(

@@ -98,7 +98,7 @@ def _workloads(tick: Tick, found: Gauges) -> None:
         running = [belief for belief in members if belief.fact.state is ContainerState.RUNNING]
         desired[labels], available[labels], unknown[labels] = row.wanted, row.available, row.unknown
         given_up[labels] = failed[workload.key]
-        if not group.unreadable_nodes:  # else some of its containers are not known
+        if not group.partly_unseen:  # else some of its containers are not known
             ready[labels] = len([belief for belief in running if belief.ready is ProbeValue.PASS])
             updated[labels] = len([1 for b in members if b.fact.mark is not None and b.fact.mark.revision == revision])
         answers = [probes.get(belief.fact.generation, no_probes) for belief in running]

@@ -167,6 +167,22 @@ async def test_generations_of_an_unreachable_node_keep_their_verdicts(tmp_path: 
     assert world.report(fact, "liveness", FAIL) == (True, True)
 
 
+async def test_a_generation_that_ended_elsewhere_loses_its_verdicts(tmp_path: Path) -> None:
+    """Also while another node does not answer."""
+    world = World(tmp_path, liveness=HTTP)
+    fact = world.container()
+    other = replace(fact, node="other", id="c2")
+    world.looks.runtimes["other"] = Known((other,), "other", START)
+    await world.observe(fact)
+    assert world.probing.verdicts.keys() == {fact.generation, other.generation}
+    world.looks.runtimes["other"] = Unknown("no answer", "other", START)
+    await world.observe()
+    assert world.probing.verdicts.keys() == {other.generation}
+    world.looks.runtimes["other"] = Known((), "other", START)
+    await world.observe()
+    assert not world.probing.verdicts
+
+
 async def test_a_result_that_arrives_during_a_runtime_call_is_kept(tmp_path: Path) -> None:
     """While the runtime is asked how to run a command, another task takes the results of the prober."""
     world = World(tmp_path, liveness=Probe(ProbeKind.EXEC, command=("check",)), readiness=HTTP)

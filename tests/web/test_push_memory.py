@@ -5,13 +5,15 @@ from pathlib import Path
 import pytest
 
 from manifests.values.desired import SECOND
+from providers.facts import Unknown
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.ledger_codec import from_rows, to_rows
 from reconciler.core.model.push_fact import PushEvent
+from reconciler.shell.providers import Providers
 from reconciler.shell.pushing.pushes import FORGET_AFTER, REMEMBER_EVERY, Sender
 from reconciler.shell.store.state_db import Store
 from tests.sim.clock import VirtualClock
-from tests.web.push_world import PushWorld
+from tests.web.push_world import NODE, PushWorld
 
 READY, NOT_READY, STARTUP, DRAINING = PushEvent.READY, PushEvent.NOT_READY, PushEvent.STARTUP, PushEvent.DRAINING
 
@@ -166,3 +168,23 @@ async def test_the_buffer_for_unknown_senders_is_bounded(world):
     world.clock.advance(FORGET_AFTER)
     world.tick()
     assert world.pushing.push(Sender(container="f" * 64), READY, "b", 1, None).status == 202
+
+
+@pytest.mark.parametrize("listed", [False, True])
+async def test_a_silent_node_keeps_the_pushes_of_its_own_containers_only(world, listed):
+    """`listed`: the ledger says that the container may be on the node that does not answer."""
+    source = Source(world)
+    await world.look()
+    assert source.push(READY) == 200
+    world.tick()
+    container = world.generation().container_id
+    world.looks.providers = Providers({NODE: world.runtime, "other": world.runtime})
+    world.looks.runtimes["other"] = Unknown("no answer", "other", 0)
+    world.looks.owned = {container} if listed else {"another"}
+    world.runtime.vanish(world.name())
+    await world.look()
+    for _ in range(2):
+        world.tick()
+        world.clock.advance(61 * SECOND)
+    world.tick()
+    assert (container in world.ledger.pushes) is listed

@@ -243,6 +243,11 @@ def _state_lines(about: Mapping[str, Any], paint: Paint, now: int) -> list[str]:
                 container for container in workload["missing"] if not ordinal or container.endswith(f"-{ordinal}")
             ]
             lines += [f"{container}: missing" for container in missing]
+        lines += [
+            f"{unreadable['container']}: unknown, because node {unreadable['node']} cannot be read"
+            for unreadable in workload.get("unreadable", ())  # an older version stored none
+            if not ordinal or unreadable["replica"].endswith(f"/{ordinal}")
+        ]
     for replica in about["replicas"]:
         lines += _replica_lines(replica, paint, now)
         lines += [f"  {endpoint['key']}: {weight_line(endpoint, paint)}" for endpoint in about["endpoints"]]

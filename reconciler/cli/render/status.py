@@ -79,10 +79,12 @@ def workload_lines(workloads: Sequence[Mapping[str, Any]], paint: Paint, now: in
         for replica in workload["replicas"]
     ]
     replicas += [
-        [name, "missing", "-", "-", "-", "-", "-", "-"]
+        [name, "missing", "-", "-", "-", "-", "-", "-"] for workload in workloads for name in workload["missing"]
+    ]
+    replicas += [
+        [unreadable["replica"].partition("/")[2], "Unknown", f"{unreadable['node']} cannot be read", *["-"] * 5]
         for workload in workloads
-        for name in workload["missing"]
-        if not workload["unknown"]
+        for unreadable in workload.get("unreadable", ())  # an older version stored none
     ]
     if replicas:
         head = ["REPLICA", "STATE", "REASON", "RUNTIME", "ADDRESS", "WEIGHT", "LIVENESS", "READINESS"]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from manifests.values.dns import Check
 from providers.facts import ProbeFact, ProbeValue
-from reconciler.core.dns import target_health
+from reconciler.core.dns import target_health, targets
 from reconciler.core.model.dns_memory import CheckRow
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.ledger_fold import accepts
@@ -24,12 +24,13 @@ from reconciler.core.replicas.snapshot import Snapshot
 class _Checked(NamedTuple):
     """One object with a check: a DNSPolicy, or a HealthCheck. `addresses` gives those that its check decides about.
 
-    Few checks change at a time, so the addresses are collected for these only.
+    `partly_unseen` says whether there may be more, on nodes that cannot be read. Few checks change at a time, so the addresses are collected for these only.
     """
 
     key: str
     check: Check | None
     addresses: Callable[[], frozenset[str]]
+    partly_unseen: Callable[[], bool]
 
 
 @dataclass(slots=True)
@@ -43,17 +44,20 @@ class CheckTrials:
 
 def _checked(snap: Snapshot) -> Iterator[_Checked]:
     for check in snap.desired.checks:
-        yield _Checked(check.key, check.check, partial(frozenset, {check.address}))
+        yield _Checked(check.key, check.check, partial(frozenset, {check.address}), bool)
+    services = {service.key: service for service in snap.desired.services}
     for policy in snap.desired.policies:
         addresses = partial(target_health.checked_addresses, policy, snap.desired, snap.roster)
-        yield _Checked(policy.key, policy.check, addresses)
+        yield _Checked(
+            policy.key, policy.check, addresses, partial(targets.partly_unseen, policy, services, snap.roster)
+        )
 
 
 def follow(snap: Snapshot, ledger: Ledger) -> Ledger:
     """The ledger with the checks that decide. Without a row, after a loss, the declared check decides at once."""
     rows: dict[str, CheckRow] = {}
-    answers, blind = snap.observed.target_answers, bool(snap.roster.unreadable_nodes)
-    for key, declared, addresses_of in _checked(snap):
+    answers = snap.observed.target_answers
+    for key, declared, addresses_of, partly_unseen in _checked(snap):
         row = ledger.checks.get(key)
         if row is None or declared is None or target_health.same_request(row.check, declared):
             # The row has the manifest's own object: comparing that costs nothing at the next decision.
@@ -67,7 +71,7 @@ def follow(snap: Snapshot, ledger: Ledger) -> Ledger:
             or _passed(answers, address, declared)
             or (is_accepted and _failed(answers, address, declared))
         }
-        if blind:
+        if partly_unseen():
             proven.update(row.proven)  # a node that cannot be read may have more addresses, proven ones and others
         elif proven == addresses:
             rows[key] = CheckRow(declared)
@@ -90,7 +94,7 @@ def _failed(answers: Mapping[TargetProbe, ProbeFact], address: str, check: Check
 def report(snap: Snapshot, ledger: Ledger) -> CheckTrials:
     """A hold for every check that fails where another one decides, and a wait for every other trial."""
     out = CheckTrials()
-    for key, declared, addresses_of in _checked(snap):
+    for key, declared, addresses_of, _ in _checked(snap):
         row = ledger.checks.get(key)
         if row is None or declared is None or target_health.same_request(row.check, declared):
             continue

@@ -18,7 +18,6 @@ from reconciler.core.dns.records import RecordDiff, Sets, ZoneIndex, ZoneKey
 from reconciler.core.dns.takeover import TakeOvers
 from reconciler.core.dns.targets import TargetAddress, TargetContext
 from reconciler.core.model.dns_memory import NOTHING, NameRow
-from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.reasons import Act, HeldAction, Hold, Reason, Rule, Wait, Waiting
 from reconciler.core.replicas.snapshot import Snapshot
 
@@ -63,7 +62,7 @@ def compare(
     adopted = _adoptable(policy, index) if policy.adopt else frozenset()
     sets = {key: index.zone.records[key] for key in (*keys, *inherited, *sorted(adopted))}
     current = _Current(sets, bool(inherited), adopted)
-    _Comparison(snap, policy, index, target_addresses, current, context.ledger, out).compare(row)
+    _Comparison(snap, policy, index, target_addresses, current, context, out).compare(row)
 
 
 class _Current(NamedTuple):
@@ -96,7 +95,7 @@ class _Comparison:
         index: ZoneIndex,
         target_addresses: tuple[TargetAddress, ...],
         current: _Current,
-        ledger: Ledger,
+        context: TargetContext,
         out: Names,
     ) -> None:
         self.policy, self.zone, self.index, self.out, self.now = policy, index.zone, index, out, snap.now
@@ -107,12 +106,12 @@ class _Comparison:
             targets.until_checked(target_address, self.reachable) if target_address.unchecked else target_address
             for target_address in target_addresses
         )
-        self.nodes_unreadable = bool(snap.roster.unreadable_nodes)
-        if self.nodes_unreadable:
-            unlisted = publication.without_endpoint(policy, target_addresses, self.reachable)
-            target_addresses = (*target_addresses, *unlisted)
-        followed = flapping.follow(policy, target_addresses, self.reachable, ledger.flaps, snap.now)
-        self.held_ttls = ledger.held_ttls
+        self.partly_unseen = targets.partly_unseen(policy, context.services, snap.roster)
+        if self.partly_unseen:
+            known = {target_address.address for target_address in target_addresses}
+            target_addresses += tuple(targets.unseen_addresses(policy, self.reachable - known, context))
+        followed = flapping.follow(policy, target_addresses, self.reachable, context.ledger.flaps, snap.now)
+        self.held_ttls = context.ledger.held_ttls
         self.target_addresses = followed.target_addresses
         out.flaps.update(followed.rows)
         out.until = min(out.until, followed.until)
@@ -120,7 +119,7 @@ class _Comparison:
     def compare(self, row: NameRow) -> None:
         """Decide what should be published, and collect the differences."""
         policy, out = self.policy, self.out
-        answer = publication.choose(policy, self.target_addresses, self.reachable, row, self.nodes_unreadable, self.now)
+        answer = publication.choose(policy, self.target_addresses, self.reachable, row, self.partly_unseen, self.now)
         outcome = PolicyOutcome(self.target_addresses, answer, self.reachable, self.reachable)
         out.policies[policy.key] = outcome
         if answer.row != NOTHING:

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from manifests.values.desired import SECOND
-from manifests.values.dns import AllUnhealthy, DNSPolicy, Publish, Routing
+from manifests.values.dns import AllUnhealthy, DNSPolicy, Routing
 from providers.facts import ProbeValue, RecordKey, RecordSet
 from reconciler.core.dns import records
 from reconciler.core.dns.records import Sets
@@ -65,7 +65,7 @@ def choose(
     target_addresses: Collection[TargetAddress],
     published: frozenset[str],
     row: NameRow,
-    nodes_unreadable: bool,
+    partly_unseen: bool,
     now: Now,
 ) -> Answer:
     """Choose the target addresses to publish.
@@ -75,7 +75,7 @@ def choose(
         target_addresses: all of them, with their health.
         published: addresses and host names that the zone has for this policy.
         row: what is remembered of this policy.
-        nodes_unreadable: a node cannot be read, so endpoints may be missing from `target_addresses`.
+        partly_unseen: endpoints may be missing from `target_addresses`, because they are on nodes that cannot be read.
         now: this instant.
     """
     until = min([target_address.until for target_address in target_addresses], default=FOREVER)
@@ -84,11 +84,10 @@ def choose(
         if policy.fallback
         else target_addresses
     )
-    nodes_unreadable = nodes_unreadable and any(target.publish is Publish.ENDPOINTS for target in policy.targets)
     case = _Case(policy, tuple(target_addresses), tuple(regular), published, row, until, now)
     if any(target_address.value is _PASS for target_address in regular):
         return _healthy(case)
-    if nodes_unreadable or any(target_address.value is _UNKNOWN for target_address in regular):
+    if partly_unseen or any(target_address.value is _UNKNOWN for target_address in regular):
         return _undecided(case)
     return _all_unhealthy(case)
 
@@ -242,18 +241,3 @@ def reachable(host: str, current: Sets) -> frozenset[str]:
                     done.add(name)
                     waiting.append(name)
     return frozenset(ends)
-
-
-def without_endpoint(
-    policy: DNSPolicy, target_addresses: tuple[TargetAddress, ...], published: frozenset[str]
-) -> list[TargetAddress]:
-    """Published addresses without a known endpoint while a node cannot be read: they may be alive, so their health is unknown."""
-    target = next((target for target in policy.targets if target.publish is Publish.ENDPOINTS), None)
-    if target is None:
-        return []
-    known = {target_address.address for target_address in target_addresses}
-    return [
-        TargetAddress(target.name, address, ProbeValue.UNKNOWN, service=ProbeValue.UNKNOWN)
-        for address in sorted(published - known)
-        if not address.endswith(".")
-    ]

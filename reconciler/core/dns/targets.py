@@ -164,12 +164,65 @@ def _of_target(target: Target, context: TargetContext) -> list[TargetAddress]:
     if publish is _ENDPOINTS:
         return endpoints
     value = _best(endpoint for endpoint in endpoints if not endpoint.leaving)
+    if value is _FAIL and may_have_more(service, context.roster):
+        value = _UNKNOWN
     without_weight = value is _UNKNOWN and any(endpoint.without_weight for endpoint in endpoints)
     addresses = sorted({address for balancer in service.balancers for address in balancer.addresses})
     return [
         TargetAddress(target.name, address, value, service=value, without_weight=without_weight)
         for address in addresses
     ]
+
+
+def may_have_more(service: Service, roster: Roster) -> bool:
+    """Whether endpoints of a service may be on nodes that cannot be read."""
+    if not roster.unseen.nodes:
+        return False
+    groups = (roster.groups.get(backend.workload) for backend in service.backends)
+    return any(group is not None and group.partly_unseen for group in groups)
+
+
+def partly_unseen(policy: DNSPolicy, services: Mapping[str, Service], roster: Roster) -> bool:
+    """Whether a target of a policy may publish endpoints on nodes that cannot be read."""
+    if not roster.unseen.nodes:
+        return False
+    published = (services.get(target.service) for target in policy.targets if target.publish is _ENDPOINTS)
+    return any(service is not None and may_have_more(service, roster) for service in published)
+
+
+def unseen_addresses(policy: DNSPolicy, published: Iterable[str], context: TargetContext) -> list[TargetAddress]:
+    """Published addresses of endpoints on nodes that cannot be read: they may be alive, so their health is unknown.
+
+    Where the ledger does not list what is on such a node, every published address that no endpoint has may be one.
+    """
+    unseen, found = context.roster.unseen, []
+    left = sorted(address for address in published if not address.endswith(".")) if unseen.any else []
+    for target in policy.targets:
+        service = context.services.get(target.service)
+        if (
+            not left
+            or target.publish is not _ENDPOINTS
+            or service is None
+            or not may_have_more(service, context.roster)
+        ):
+            continue
+        groups = [context.roster.groups.get(backend.workload) for backend in service.backends]
+        known = {
+            place.rpartition(":")[0] if service.address_from is AddressFrom.HOST else place
+            for group in groups
+            for container in (() if group is None else group.unseen)
+            for place in container.reach
+        }
+        unlisted = any(group is not None and group.unlisted for group in groups)
+        override = None
+        if context.ledger.overrides:
+            key = overrides.target_key(policy.key, target.name)
+            override = overrides.in_force(context.ledger.overrides, key, context.now)
+        for address in [address for address in left if unlisted or address in known]:
+            left.remove(address)
+            target_address = TargetAddress(target.name, address, _UNKNOWN, service=_UNKNOWN)
+            found.append(_with_force(target, target_address, override, context.now))
+    return found
 
 
 def _endpoints(target: Target, service: Service, context: TargetContext) -> list[TargetAddress]:

@@ -107,8 +107,3 @@ def deadline_at(grant: Grant, workload: Workload | None, now: Now) -> int:
         return FOREVER
     begun = grant.at if grant.cause in URGENT else grant.weight_out
     return FOREVER if begun is None else due(begun, allowance(workload), now)
-
-
-def disrupted(grants: Iterable[Grant], prefix: str) -> int:
-    """How many disruptions of this workload (its key and a slash) are in progress."""
-    return sum(1 for grant in grants if grant.object.startswith(prefix))

@@ -21,7 +21,7 @@ from reconciler.core.model.ledger import Ledger, Outbreak
 from reconciler.core.model.observed import Observed
 from reconciler.core.model.reasons import Hold, Reason, Rule
 from reconciler.core.model.want import Want
-from reconciler.core.replicas import availability, memory
+from reconciler.core.replicas import availability, exit_times, memory
 from reconciler.core.replicas.roster import Group, Roster
 from reconciler.core.replicas.snapshot import Snapshot
 
@@ -33,11 +33,15 @@ _RUNNING = ContainerState.RUNNING
 
 
 class Extent(NamedTuple):
-    """The extent of a mass failure now: `bad` of `size` running containers, within `window` (ns)."""
+    """The extent of a mass failure now: `bad` of `size` running containers, within `window` (ns).
+
+    `unknown` of the bad ones are on nodes that cannot be read.
+    """
 
     bad: int
     size: int
     window: int
+    unknown: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,17 +93,33 @@ def _together(instants: Iterable[int], window: int) -> int:
 class _Watch:
     """One pass over all groups."""
 
-    def __init__(self, limits: MassFailure, observed: Observed, ledger: Ledger, blind: bool, now: Now) -> None:
-        self.limits, self.probes, self.ledger, self.blind, self.now = limits, observed.probes, ledger, blind, now
+    def __init__(self, limits: MassFailure, observed: Observed, ledger: Ledger, roster: Roster, now: Now) -> None:
+        self.limits, self.probes, self.ledger, self.now = limits, observed.probes, ledger, now
         self.rows: dict[str, Outbreak] = {}
         self.active: dict[str, Extent] = {}
         self.of: dict[str, tuple[str, ...]] = {}
         self.suspect: set[str] = set()
         self.settled_at: dict[str, int] = {}
-        self.urgent = {grant.object: grant for grant in ledger.grants.values() if grant.cause in URGENT}
+        self.urgent = {
+            grant.object: grant
+            for grant in ledger.grants.values()
+            if grant.cause in URGENT and exit_times.counts_until(grant, roster, now) > now.steady
+        }
+        self.unknown = {
+            memory.replica_of(key, ordinal)
+            for key, group in (roster.groups.items() if roster.unseen.nodes else ())
+            for ordinal in group.unknown
+        }
 
-    def judge(self, key: str, members: Mapping[str, Belief], window: int, healthy: Collection[str]) -> None:
-        """Judge one group, replica -> container. `healthy`: the replicas that are available and pass."""
+    def judge(
+        self, key: str, members: Mapping[str, Belief], window: int, healthy: Collection[str], unknown: int = 0
+    ) -> None:
+        """Judge one group, replica -> container.
+
+        Args:
+            healthy: the replicas that are available and pass.
+            unknown: how many replicas of the group are on nodes that cannot be read.
+        """
         row = self.ledger.outbreaks.get(key)
         running = [member for member in members.values() if member.fact.state is _RUNNING]
         failing = [belief for belief in running if belief.live is _FAIL]
@@ -107,7 +127,7 @@ class _Watch:
         between = sum(
             1 for name, belief in members.items() if name in self.urgent and belief.fact.state is not _RUNNING
         )
-        size, bad = len(running) + between, len(failing) + between
+        size, bad = len(running) + between + unknown, len(failing) + between + unknown
         bad += sum(1 for belief in running if belief.live is _UNKNOWN)
         limit = max(self.limits.minimum, -(-size * self.limits.share // 100))
         instants = [_since(self.probes, belief) for belief in failing]
@@ -130,7 +150,7 @@ class _Watch:
             self.rows[key] = row._replace(calm=calm)
             return
         self.rows[key] = row._replace(calm=None)
-        self.active[key] = Extent(bad, size, window)
+        self.active[key] = Extent(bad, size, window, unknown)
         for belief in failing:
             self.of[belief.fact.id] = (*self.of.get(belief.fact.id, ()), key)
             verdicts = self.probes.get(belief.fact.generation)
@@ -139,9 +159,14 @@ class _Watch:
                 self.suspect.add(belief.fact.id)
 
     def _outcome(self, row: Outbreak, healthy: Collection[str]) -> Outbreak:
-        """The row with the result of the canary, once its restart is over. While a node is unreadable, the result is open."""
-        if not row.canary or row.canary in self.urgent or self.blind:
+        """The row with the result of the canary, once its restart is over.
+
+        The result of one on a node that cannot be read is unknown: that is no failure, and another one is tried.
+        """
+        if not row.canary or row.canary in self.urgent:
             return row
+        if row.canary in self.unknown:
+            return row._replace(canary="")
         if row.canary in healthy:
             return row._replace(canary="", last=None)
         return row._replace(canary="", failures=row.failures + 1, last=instant(self.now))
@@ -156,7 +181,7 @@ def watch(snap: Snapshot, ledger: Ledger) -> Outbreaks:
     }
     if not failing and not ledger.outbreaks:
         return Outbreaks(ledger.outbreaks)
-    look = _Watch(snap.desired.guard.mass_failure, snap.observed, ledger, bool(snap.roster.unreadable_nodes), snap.now)
+    look = _Watch(snap.desired.guard.mass_failure, snap.observed, ledger, snap.roster, snap.now)
     healthy = {
         memory.replica_of(key, ordinal)
         for key, group in snap.roster.groups.items()
@@ -165,9 +190,17 @@ def watch(snap: Snapshot, ledger: Ledger) -> Outbreaks:
     }
     for key in sorted(failing | {outbreak for outbreak in ledger.outbreaks if outbreak in snap.roster.groups}):
         group = snap.roster.groups[key]
-        look.judge(key, _replicas(group), window_of(group), healthy)
+        window = window_of(group)
+        look.judge(key, _replicas(group), window, healthy, len(group.unknown) if window else 0)
+    unseen = snap.roster.unseen
+    # What fails on a node that cannot be read is not known: its row stays as it is.
+    look.rows |= {
+        key: row
+        for key, row in (ledger.outbreaks.items() if unseen.nodes else ())
+        if key not in snap.roster.groups and unseen.concerns(key)
+    }
     for node, used in sorted(_by_node(snap.roster, failing, ledger).items()):
-        if len(used.failing) > 1 or f"node/{node}" in ledger.outbreaks:
+        if node not in unseen.nodes and (len(used.failing) > 1 or f"node/{node}" in ledger.outbreaks):
             look.judge(f"node/{node}", used.members, used.window, healthy)
     suspect = frozenset(look.suspect)
     return Outbreaks(look.rows, look.active, look.of, suspect, _sound(snap, failing), look.settled_at)
@@ -248,6 +281,9 @@ def hold(snap: Snapshot, ledger: Ledger, outbreaks: Outbreaks, want: Want, ends:
     for key in outbreaks.of.get(want.fact.id, ()) if want.fact is not None else ():
         row, extent = ledger.outbreaks[key], outbreaks.active[key]
         many = f"{extent.bad} of {extent.size} containers of {key} started to fail at about the same time"
+        if extent.unknown:
+            failing = f"{extent.bad - extent.unknown} of {extent.size} containers of {key} fail"
+            many = f"{failing}, and {extent.unknown} may fail as well, because their nodes cannot be read"
         if row.canary:
             message = f"{many}; {row.canary} is restarted first, the others follow if it becomes available"
             until = ends.get(row.canary, FOREVER)

@@ -10,11 +10,11 @@ from functools import cached_property
 from providers.facts import ContainerState, ProbeFact, ProbeValue
 from reconciler.core.exits.grants import RESTARTS, URGENT
 from reconciler.core.healing.mass_failure import Outbreaks
-from reconciler.core.model.instant import Now, instant
+from reconciler.core.model.instant import FOREVER, Now, instant
 from reconciler.core.model.ledger import Escalation, Failures, Grant, Ledger
 from reconciler.core.model.reasons import Reason
 from reconciler.core.model.want import Kind, Want
-from reconciler.core.replicas import roster
+from reconciler.core.replicas import exit_times, roster
 from reconciler.core.replicas.availability import Availability
 from reconciler.core.replicas.snapshot import Snapshot
 
@@ -68,6 +68,7 @@ class RestartCounters:
         if fact is None:
             return
         grant = Grant(want.object, fact.generation, want.cause, at, recreate=want.kind is Kind.RECREATE, only=want.only)
+        grant = grant._replace(node=fact.node)
         if self.grants is None:
             self.grants = dict(ledger.grants)
             self.ledger = ledger = replace(ledger, grants=self.grants)
@@ -95,6 +96,26 @@ class RestartCounters:
             outbreaks={**ledger.outbreaks, **rows} if rows else ledger.outbreaks,
         )
 
+    def open_grants(self, prefix: str = "") -> list[Grant]:
+        """The open grants that count, of the objects with this prefix.
+
+        Those on nodes that cannot be read count for as long as they may take.
+        """
+        mine = [grant for grant in self.ledger.grants.values() if grant.object.startswith(prefix)]
+        return [grant for grant in mine if self._counts(grant)] if mine and self.snap.roster.unseen.nodes else mine
+
+    def _counts(self, grant: Grant) -> bool:
+        return exit_times.counts_until(grant, self.snap.roster, self.snap.now) > self.snap.now.steady
+
+    def unseen_until(self, prefix: str) -> int | None:
+        """The first steady instant at which an open grant on a node that cannot be read stops counting; None without one."""
+        roster, now = self.snap.roster, self.snap.now
+        if not roster.unseen.nodes:
+            return None
+        mine = (grant for grant in self.ledger.grants.values() if grant.object.startswith(prefix))
+        ends = [exit_times.counts_until(grant, roster, now) for grant in mine]
+        return min((end for end in ends if now.steady < end < FOREVER), default=None)
+
     def restarts_of(self, key: str) -> list[Grant]:
         """Open restarts of one workload, oldest first; a requested restart counts once its container is out of service.
 
@@ -103,9 +124,8 @@ class RestartCounters:
         prefix = f"{key}/"
         return sorted(
             grant
-            for grant in self.ledger.grants.values()
-            if grant.object.startswith(prefix)
-            and (grant.cause in URGENT or (grant.cause in RESTARTS and grant.weight_out is not None))
+            for grant in self.open_grants(prefix)
+            if (grant.cause in URGENT or (grant.cause in RESTARTS and grant.weight_out is not None))
         )
 
     def urgent_on(self, node: str) -> list[Grant]:
@@ -115,7 +135,7 @@ class RestartCounters:
         return [
             grant
             for name, grant in sorted(self.ledger.grants.items())
-            if grant.cause in URGENT and self._node(name, grant) == node
+            if grant.cause in URGENT and self._node(name, grant) == node and self._counts(grant)
         ]
 
     def _node(self, container: str, grant: Grant) -> str:
@@ -124,4 +144,6 @@ class RestartCounters:
         if group is None:
             return ""
         node = next((member.fact.node for member in group.members() if member.fact.id == container), "")
+        if not node and self.snap.roster.unseen.hides(grant):
+            node = grant.node
         return node or roster.node_of(group.workload, int(ordinal))

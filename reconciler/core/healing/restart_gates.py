@@ -88,7 +88,7 @@ def _turn(candidate: Candidate) -> Hold | None:
     now = counters.snap.now
     until = max(exit_times.soonest_end(counters.snap, mine), now.steady + 1)
     prefix = f"{workload.key}/"
-    every = sum(1 for grant in counters.ledger.grants.values() if grant.object.startswith(prefix))
+    every = len(counters.open_grants(prefix))
     if every >= workload.max_unavailable:
         message = (
             f"{mine[0].object} is being restarted ({mine[0].cause.value}); {workload.key} has {every} open "

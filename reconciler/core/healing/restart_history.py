@@ -105,14 +105,22 @@ def _runtime(snap: Snapshot, ledger: Ledger) -> _Restarts:
         by_runtime = {**by_runtime, **{name: (*by_runtime.get(name, ()), *new) for name, new in added.items()}}
     if changed:
         counts = {**counts, **changed}
-    if len(counts) > counted and not snap.roster.unreadable_nodes:
+    if len(counts) > counted:
         present = {
             belief.fact.id
             for group in snap.roster.groups.values()
             for belief in group.current.values()
             if belief.fact.live
         }
-        counts = {container: count for container, count in counts.items() if container in present}
+        unseen, foreign = snap.roster.unseen, bool(snap.roster.unseen.nodes) and snap.desired.instance.enhanced_liveness
+        # Foreign containers are not listed in the ledger: their counts stay while a node cannot be read.
+        earlier = snap.observed.ledger
+        listed = earlier.owned.keys() | earlier.adopted.keys() if foreign else ()
+        counts = {
+            container: count
+            for container, count in counts.items()
+            if container in present or unseen.may_exist(container) or (foreign and container not in listed)
+        }
     return _Restarts(attempts, counts, by_runtime)
 
 
@@ -138,7 +146,7 @@ def _escalations(snap: Snapshot, ledger: Ledger) -> Mapping[str, Escalation]:
         key, _, ordinal = name.rpartition("/")
         group = snap.roster.groups.get(key)
         if group is None:
-            if snap.roster.unreadable_nodes:
+            if snap.roster.unseen.concerns(name):
                 kept[name] = row
             continue
         workload, belief = group.workload, group.current.get(int(ordinal))

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from manifests.values.desired import SECOND, Workload
 from manifests.values.dns import Publish
-from providers.facts import ContainerFact, ContainerState, Generation, ProbeValue
+from providers.facts import ContainerFact, ContainerState, Generation, Mark, ProbeValue, container_name
 from reconciler.core.exits.grants import SLACK, startup
 from reconciler.core.healing import restart_counters
 from reconciler.core.health.belief import Belief
@@ -29,6 +29,9 @@ TTL = 3600 * SECOND
 
 KEPT = 200
 """The most finished requests that are kept; the oldest go first."""
+
+_NOT_OBSERVED = Generation("", 0)
+"""The generation of a member whose node could not be read when the request was resolved."""
 
 _UP = {ContainerState.RUNNING, ContainerState.PAUSED, ContainerState.STOPPING, ContainerState.RESTARTING}
 
@@ -161,12 +164,15 @@ def _advance(snap: Snapshot, request: Request, ledger: Ledger) -> Request:
 
 
 def _resolve(snap: Snapshot, request: Request) -> Request:
-    """Record the members with their generations, once every node of the workload can be read."""
+    """Record the members with their generations.
+
+    A replica on a node that cannot be read is recorded without one; `_decide` adds it when the node can be read.
+    """
     key = request.object if request.object in snap.roster.groups else request.object.rpartition("/")[0]
     group = snap.roster.groups.get(key)
     if group is None:
         return request._replace(members=())
-    if group.unreadable_nodes:
+    if group.unlisted and not group.members():
         return request
     only, message = _container(request, group)
     if message:
@@ -189,6 +195,11 @@ def _resolve(snap: Snapshot, request: Request) -> Request:
         if request.object in {key, obj}:
             message = "it is being replaced or removed"
             members.append(Member(obj, belief.fact.name, belief.fact.generation, Fate.SKIPPED, message))
+    for ordinal, node in group.unknown.items():
+        obj = memory.replica_of(key, ordinal)
+        if request.object in {key, obj}:
+            name = container_name(Mark(snap.desired.instance.id, group.workload.name, ordinal, group.serving))
+            members.append(Member(obj, name, _NOT_OBSERVED, message=_unreadable(node), only=only))
     if request.deadline is None:
         left = sum(1 for member in members if member.fate not in FINAL)
         request = request._replace(deadline=_deadline(snap, request, group.workload, left))
@@ -253,6 +264,10 @@ def _since(fact: ContainerFact, only: str) -> int:
     return next((start.running_since for start in fact.starts if start.container == only), fact.running_since)
 
 
+def _unreadable(node: str) -> str:
+    return f"its node {node} cannot be read"
+
+
 def _late(snap: Snapshot, member: Member) -> Member:
     """The fate of a member that is undecided at the deadline: failed if the new generation fails, else expired."""
     belief = _moved_on(member, snap.roster)
@@ -275,6 +290,12 @@ def _decide(snap: Snapshot, member: Member, request: Request, ledger: Ledger) ->
     group, ordinal = _place(member.object, snap.roster)
     if group is None or ordinal >= group.workload.replicas:
         return member._replace(fate=Fate.SKIPPED, message="no longer wanted")
+    if ordinal in group.unknown:
+        return member._replace(message=_unreadable(group.unknown[ordinal]))
+    if member.generation == _NOT_OBSERVED:
+        member = _observed(group, ordinal, member, request, snap.now)
+        if member.fate in FINAL:
+            return member
     belief = _moved_on(member, snap.roster)
     if belief is None:
         if any(_carries_out(grant, member) for grant in ledger.grants.values()):
@@ -305,6 +326,18 @@ def _decide(snap: Snapshot, member: Member, request: Request, ledger: Ledger) ->
     return member._replace(fate=Fate.RESTARTING, message="restarted, not available yet")
 
 
+def _observed(group: Group, ordinal: int, member: Member, request: Request, now: Now) -> Member:
+    """A member whose node can be read again, with the generation that is there."""
+    belief = group.current.get(ordinal)
+    generation = None if belief is None else _generation(belief.fact, member.only)
+    if belief is None or generation is None:
+        return member._replace(fate=Fate.SKIPPED, message="there is no container to restart")
+    member = member._replace(container=belief.fact.name, generation=generation, message="")
+    if belief.fact.state in _UP and _since(belief.fact, member.only) > due(request.at, 0, now):
+        return member._replace(fate=Fate.DONE, message="started after the request")
+    return member
+
+
 def _place(obj: str, roster: Roster) -> tuple[Group | None, int]:
     key, _, ordinal = obj.rpartition("/")
     return roster.groups.get(key), int(ordinal)
@@ -328,7 +361,9 @@ def _ripe(request: Request, belief: Belief, roster: Roster, member: Member) -> i
 
 def _next(request: Request) -> tuple[Member, ...]:
     """The members to restart next: the first undecided one when ordered, else all."""
-    left = tuple(member for member in request.members or () if member.fate not in FINAL)
+    left = tuple(
+        member for member in request.members or () if member.fate not in FINAL and member.generation != _NOT_OBSERVED
+    )
     chosen = left[:1] if request.ordered else left
     return tuple(member for member in chosen if member.fate is Fate.WAITING)
 

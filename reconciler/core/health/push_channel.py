@@ -60,14 +60,22 @@ def judge(senders: Iterable[tuple[Push, PushFact]], now: int) -> Channel:
 
 
 def of_containers(
-    containers: Iterable[tuple[Push, ContainerFact]], pushes: Mapping[Generation, PushFact], steady: int
+    containers: Iterable[tuple[Push, ContainerFact]],
+    pushes: Mapping[Generation, PushFact],
+    steady: int,
+    unseen: Iterable[tuple[Push, PushFact]] = (),
 ) -> Channel:
-    """The channel, from all containers that may push."""
-    return judge(
-        (
-            (rules, pushes[fact.generation])
-            for rules, fact in containers
-            if fact.state is ContainerState.RUNNING and fact.generation in pushes
-        ),
-        steady,
-    )
+    """The channel, from all containers that may push.
+
+    Args:
+        containers: those that are observed.
+        pushes: the latest push of every generation.
+        steady: the steady instant.
+        unseen: senders on nodes that cannot be read. They show the way of their pushes as all others do.
+    """
+    observed = [
+        (rules, pushes[fact.generation])
+        for rules, fact in containers
+        if fact.state is ContainerState.RUNNING and fact.generation in pushes
+    ]
+    return judge((*observed, *unseen), steady)

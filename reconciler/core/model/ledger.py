@@ -32,7 +32,8 @@ class Grant(NamedTuple):
     that the container is removed and created again: the grant then goes on, under the id of the removed one, until the replica is
     available again. `grace` and `drain` (ns) are those of a restart request, None = those of the manifest. `quiet` is since when
     there are no requests in flight, `epochs` the processes of the balancers that counted them when the drain began. `only` names
-    one container of the replica, as in `StopContainer`; empty = all of them.
+    one container of the replica, as in `StopContainer`; empty = all of them. `node` is that of the container (empty in rows of older
+    versions).
     """
 
     object: str
@@ -49,6 +50,7 @@ class Grant(NamedTuple):
     quiet: Instant | None = None
     epochs: str = ""
     only: str = ""
+    node: str = ""
 
 
 class ExitTimes(NamedTuple):
@@ -167,7 +169,8 @@ class Ledger:
     `workload key@revision` -> (container, digest) of its images. templates: `workload key@revision` -> its template as JSON, while
     it may still be needed and is not declared any more. exit_times: workload key -> drain and grace of its last manifest. specs:
     `workload key@revision` -> what the revision declared about its running containers. proven: container id -> its own spec, where
-    part of a change of its revision's spec has passed on it. owned: ids of the containers that are this instance's.
+    part of a change of its revision's spec has passed on it. owned: ids of the containers that are this instance's. nodes: those whose
+    containers `owned` lists, because they were read since this ledger began.
     by_runtime: replica -> those of its attempts that the runtime made by itself. accepted: keys whose trials an operator has accepted. checks: DNSPolicy or
     HealthCheck -> the check that decides there. flaps: `policy/target/address` -> its failures in a row. held_ttls: `provider/zone/name`,
     and the same with an address -> what resolvers may still hold of it. pointers_known: `provider/zone/` -> since when it is known what
@@ -192,6 +195,7 @@ class Ledger:
     pushes: Mapping[str, PushRow] = field(default_factory=dict)
     passed: frozenset[str] = frozenset()
     zones: frozenset[str] = frozenset()
+    nodes: frozenset[str] = frozenset()
     source: str = ""
     history_lost: Instant | None = None
     approvals: Mapping[str, Approval] = field(default_factory=dict)

@@ -57,6 +57,16 @@ def _grant(raw: list[Any]) -> Grant:
     )
 
 
+def _owned(raw: list[Any]) -> Owned:
+    row = Owned(*raw)  # older rows are shorter
+    return row._replace(reach=tuple(row.reach))
+
+
+def _adopted(raw: list[Any]) -> Adopted:
+    row = Adopted(*raw)  # older rows are shorter
+    return row._replace(ports=tuple(row.ports), reach=tuple(row.reach))
+
+
 def _step_failure(raw: list[Any]) -> StepFailure:
     failure = StepFailure(*raw)  # older rows are shorter
     return failure._replace(last=_at(failure.last), first=read_instant(failure.first))
@@ -83,7 +93,7 @@ _READ: Mapping[str, Any] = {
     "revisions": lambda raw: RevisionMark(*raw),
     "rollouts": read_rollout,
     "absences": lambda raw: Absence(_at(raw[0]), raw[1]),
-    "adopted": lambda raw: Adopted(*raw)._replace(ports=tuple(raw[6])),
+    "adopted": _adopted,
     "pushes": _push,
     "ready": weight_memory.ready_row,
     "weighed": weight_memory.weighed_rows,
@@ -97,7 +107,7 @@ _READ: Mapping[str, Any] = {
     "specs": spec.read,
     "proven": spec.read,
     "checks": read_check,
-    "owned": lambda raw: Owned(*raw),
+    "owned": _owned,
     "by_runtime": lambda raw: tuple(_at(at) for at in raw),
     "approvals": read_approval,
     "flaps": read_flap,
@@ -108,7 +118,7 @@ _READ: Mapping[str, Any] = {
 _WRITE: Mapping[str, Any] = {"specs": spec.write, "proven": spec.write, "checks": write_check}
 """Sections whose values JSON cannot write as they are."""
 
-_FLAGS = ("passed", "taken_over", "zones", "accepted")
+_FLAGS = ("passed", "taken_over", "zones", "nodes", "accepted")
 _SINGLE = "ledger"
 
 
@@ -199,6 +209,7 @@ def read_rows(rows: Mapping[tuple[str, str], str]) -> tuple[Ledger, dict[tuple[s
         passed=passed_probe.read(flags["passed"], sections["revisions"], sections["rollouts"]),
         taken_over=frozenset(flags["taken_over"]),
         zones=frozenset(flags["zones"]),
+        nodes=frozenset(flags["nodes"]),
         accepted=frozenset(flags["accepted"]),
         source=single["source"],
         history_lost=single["history_lost"],

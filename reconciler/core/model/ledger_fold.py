@@ -148,9 +148,13 @@ def accepts(ledger: Ledger, obj: str) -> bool:
     return any(_covers(key, obj) for key in ledger.accepted)
 
 
-def keep_acceptances(ledger: Ledger, tried: Collection[str]) -> Ledger:
-    """The ledger with the acceptances of objects that still have a trial (`tried`): the others have been used, or were not needed."""
-    accepted = frozenset(key for key in ledger.accepted if any(_covers(key, obj) for obj in tried))
+def keep_acceptances(ledger: Ledger, tried: Collection[str], unseen: Collection[str]) -> Ledger:
+    """The ledger with the acceptances of objects that still have a trial (`tried`): the others have been used, or were not needed.
+
+    Replicas that are `unseen`, on nodes that cannot be read, may have one. Of a wider acceptance these keep their part only.
+    """
+    kept = {key for key in ledger.accepted if any(_covers(key, obj) for obj in tried)}
+    accepted = frozenset(kept | {obj for obj in unseen if accepts(ledger, obj)})
     return ledger if accepted == ledger.accepted else replace(ledger, accepted=accepted)
 
 

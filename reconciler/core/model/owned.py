@@ -1,6 +1,7 @@
-"""The ledger's row of a container of ours, by its id: that it is ours, and which of its ends are known.
+"""The ledger's row of a container of ours, by its id: that it is ours, where it is, and which of its ends are known.
 
-`replicas/identity` adds and drops rows, `replicas/ends` compares them with what is observed.
+`replicas/identity` adds and drops rows, `replicas/ends` compares them with what is observed, `replicas/unseen` reads those of nodes
+that cannot be read.
 """
 
 from typing import NamedTuple
@@ -10,9 +11,16 @@ class Owned(NamedTuple):
     """One container of this instance, under whatever name it has now.
 
     `ended_at` identifies its last end (wall-clock ns, or the start of the generation that ended; 0 = none yet), `oom_at` its last
-    kill at the memory limit while it ran on (wall-clock ns). `restarts` is the runtime's own count at the last look.
+    kill at the memory limit while it ran on (wall-clock ns). `restarts` is the runtime's own count at the last look. `node`, `workload`
+    (its name), `ordinal` and `revision` say which replica it is and where; `node` is empty in rows of older versions. `reach` is how
+    it could be reached at the last look: its own addresses as `ADDRESS`, ports of its host as `ADDRESS:PORT`.
     """
 
     ended_at: int = 0
     oom_at: int = 0
     restarts: int = 0
+    node: str = ""
+    workload: str = ""
+    ordinal: int = -1
+    revision: str = ""
+    reach: tuple[str, ...] = ()

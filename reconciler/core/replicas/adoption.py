@@ -14,7 +14,7 @@ from manifests.values.pod import Live, RuntimeRestart
 from providers.facts import ContainerFact, ContainerState, Mark, PortFact
 from reconciler.core.model.adopted import Adopted
 from reconciler.core.model.reasons import Hold, Rule
-from reconciler.core.replicas import template_fit
+from reconciler.core.replicas import ends, template_fit
 
 REPLACED = "adopted"
 """The revision of an adopted container that is to be replaced; no template has it, because revisions are hex digits."""
@@ -68,7 +68,7 @@ def adopt(
     Args:
         desired: the manifests in force.
         runtimes: the containers of all nodes that can be read.
-        unreadable: the nodes that cannot be read: their rows stay.
+        unreadable: the nodes that cannot be read: their rows stay, and keep their ordinals.
         rows: the rows of the ledger, by container id.
     """
     adopting = [workload for workload in desired.workloads if workload.adopt is not None]
@@ -98,8 +98,14 @@ def adopt(
         elif row is not None:
             out.rows[fact.id] = row._replace(left=True)
             out.released.append(_with_ports(fact, set(row.ports)))
+    unseen: dict[str, set[int]] = {}
+    for row in out.rows.values():
+        if row.node in nodes:
+            unseen.setdefault(row.workload, set()).add(row.ordinal)
     for key, facts in sorted(matched.items()):
-        _Adopter(desired, by_key[key], runtimes, out).adopt(facts)
+        adopter = _Adopter(desired, by_key[key], runtimes, out)
+        adopter.taken |= unseen.get(key, set())
+        adopter.adopt(facts)
     return out
 
 
@@ -230,7 +236,8 @@ class _Adopter:
                 row = row._replace(baseline=revision)
             if policy := template_fit.policy_kept(template, fact):
                 self.out.holds.append(self._keeps_policy(fact, *policy))
-        self.out.rows[fact.id] = row._replace(ports=tuple(sorted({port.number for port in fact.ports})) or row.ports)
+        ports = tuple(sorted({port.number for port in fact.ports})) or row.ports
+        self.out.rows[fact.id] = row._replace(ports=ports, reach=ends.reach_of(fact))
         mark = Mark(self.instance, self.workload.name, row.ordinal, revision)
         self.out.facts[fact.node, fact.id] = replace(fact, mark=mark, adopted=True)
 

@@ -23,7 +23,7 @@ class Availability(NamedTuple):
     """Counts of one workload. `until` is the steady instant at which a count changes on the same facts.
 
     `current` counts available replicas of the desired revision, `total` those of every revision; `leaving` counts open
-    grants; `unknown` counts replicas of unknown readiness. `arriving` counts available current ones that are not in every pool and
+    grants; `unknown` counts replicas of unknown readiness, among them those on nodes that cannot be read. `arriving` counts available current ones that are not in every pool and
     name yet, while replicas replace each other.
     """
 
@@ -72,4 +72,4 @@ def count(group: Group, grants: Mapping[str, Grant], now: Now) -> Availability:
                 current += is_current
             else:
                 until = min(until, available_from)
-    return Availability(current, total, leaving, unknown, until)
+    return Availability(current, total, leaving, unknown + len(group.unknown), until)

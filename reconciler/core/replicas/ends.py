@@ -70,8 +70,26 @@ def seen(fact: ContainerFact, known: Owned | None) -> Owned:
         before.ended_at if end is None else end.at,
         fact.oom_at or before.oom_at,
         fact.restarts,
+        *_place(fact),
     )
     return before if row == before else row
+
+
+def _place(fact: ContainerFact) -> tuple[str, str, int, str, tuple[str, ...]]:
+    """Which replica a container is, where it is, and how it can be reached."""
+    mark = fact.mark
+    if mark is None:
+        return fact.node, "", -1, "", reach_of(fact)
+    return fact.node, mark.workload, mark.ordinal, mark.revision, reach_of(fact)
+
+
+def reach_of(fact: ContainerFact) -> tuple[str, ...]:
+    """How a container can be reached, for the ledger: its own addresses, and the ports of its host."""
+    own = (fact.address,) if fact.address else ()
+    if not fact.addresses and not fact.published:
+        return own
+    others = {address for _, address in fact.addresses} - {fact.address, ""}
+    return (*own, *sorted(others), *sorted(f"{port.address}:{port.port}" for port in fact.published))
 
 
 def between(

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from manifests.values.desired import SECOND, Workload
-from reconciler.core.exits.grants import deadline_at
-from reconciler.core.model.instant import FOREVER
+from reconciler.core.exits.grants import allowance, deadline_at
+from reconciler.core.model.instant import FOREVER, Now, due
 from reconciler.core.model.ledger import ExitTimes, Grant, Ledger
 from reconciler.core.replicas.roster import Roster
 from reconciler.core.replicas.snapshot import Snapshot
@@ -33,8 +33,11 @@ def learn(snap: Snapshot, ledger: Ledger) -> Ledger:
         if not group.workload.restart_only and (group.kept or group.members())
     }
     orphans = {f"workload/{fact.mark.workload}" for fact in snap.roster.orphans if fact.mark is not None}
-    # Where a node cannot be read, a workload without a known container may still have one there.
-    kept = known if snap.roster.unreadable_nodes else {key: known[key] for key in orphans if key in known}
+    # A workload may have containers on nodes that cannot be read.
+    unseen = snap.roster.unseen
+    kept = (
+        known if unseen.unlisted else {key: known[key] for key in orphans | unseen.by_workload.keys() if key in known}
+    )
     times = {**kept, **declared}
     return ledger if times == known else replace(ledger, exit_times=times)
 
@@ -52,4 +55,22 @@ def workload_of(grant: Grant, roster: Roster) -> Workload | None:
 
 def soonest_end(snap: Snapshot, grants: Iterable[Grant]) -> int:
     """The steady instant of the earliest deadline of these grants; FOREVER when none has a deadline yet."""
-    return min((deadline_at(grant, workload_of(grant, snap.roster), snap.now) for grant in grants), default=FOREVER)
+    return min((_end_of(snap, grant) for grant in grants), default=FOREVER)
+
+
+def _end_of(snap: Snapshot, grant: Grant) -> int:
+    if not snap.roster.unseen.nodes:
+        return deadline_at(grant, workload_of(grant, snap.roster), snap.now)
+    end = counts_until(grant, snap.roster, snap.now)
+    if end == FOREVER:
+        return deadline_at(grant, workload_of(grant, snap.roster), snap.now)
+    return end if end > snap.now.steady else FOREVER
+
+
+def counts_until(grant: Grant, roster: Roster, now: Now) -> int:
+    """The steady instant until which a disruption that cannot be observed counts against limits; FOREVER for one that can.
+
+    It counts for as long as it may take. Afterwards its container only counts as not available, like all others on that node; the
+    disruption itself goes on when the node can be read again.
+    """
+    return due(grant.at, allowance(workload_of(grant, roster)), now) if roster.unseen.hides(grant) else FOREVER

@@ -20,6 +20,7 @@ from reconciler.core.model.reasons import Hold
 from reconciler.core.replicas import adoption, identity, labelled
 from reconciler.core.replicas.adoption import NOTHING, Adoption
 from reconciler.core.replicas.labelled import Marked
+from reconciler.core.replicas.unseen import NOTHING_UNSEEN, Unseen, unseen_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,8 @@ class ForeignContainers:
     """The manifests and facts for all later rules, with holds and the new rows of the ledger.
 
     `leaving`, `pending` and `released` are those of `adoption.Adoption`; `containers` are the probes by container id, where they
-    are not those of the workload's template. `claimed` and `copies` are those of `identity.Identity`.
+    are not those of the workload's template. `claimed` and `copies` are those of `identity.Identity`. `unseen` is what may exist on
+    nodes that cannot be read.
     """
 
     desired: Desired
@@ -40,6 +42,7 @@ class ForeignContainers:
     rows: Mapping[str, Adopted] = field(default_factory=dict)
     claimed: Mapping[str, str] = field(default_factory=dict)
     copies: Sequence[ContainerFact] = ()
+    unseen: Unseen = NOTHING_UNSEEN
 
     def remember(self, ledger: Ledger) -> Ledger:
         """The ledger with the rows of adopted containers."""
@@ -52,12 +55,14 @@ def admit(desired: Desired, observed: Observed, sight: Sight) -> ForeignContaine
     named = identity.identify(desired, sight.runtimes, ledger)
     if named.runtimes is not sight.runtimes:
         sight = replace(sight, runtimes=named.runtimes)
+    unseen = unseen_of(sight.unknown_runtimes, ledger)
     adopted = adoption.adopt(desired, sight.runtimes, sight.unknown_runtimes, ledger.adopted)
     marked = labelled.groups(desired, sight.runtimes, observed.contexts, adopted.facts, ledger.grants)
     if ledger.grants:
         _finish_restarts(desired, sight, ledger, adopted, marked)
     if adopted is NOTHING and not marked.workloads:
-        return ForeignContainers(desired, sight, holds=named.holds, claimed=named.claimed, copies=named.copies)
+        holds, claimed, copies = named.holds, named.claimed, named.copies
+        return ForeignContainers(desired, sight, holds=holds, claimed=claimed, copies=copies, unseen=unseen)
     runtimes = dict(sight.runtimes)
     facts = {**adopted.facts, **marked.facts}
     for node in {node for node, _ in facts}:
@@ -76,6 +81,7 @@ def admit(desired: Desired, observed: Observed, sight: Sight) -> ForeignContaine
         rows=adopted.rows,
         claimed=named.claimed,
         copies=named.copies,
+        unseen=unseen,
     )
 
 

@@ -36,6 +36,7 @@ def _learn(key: str, group: Group, ledger: Ledger, pins: dict[str, Pins]) -> Non
     rollout = ledger.rollouts.get(key)
     if rollout is not None:
         revisions.update([row.revision for row in rollout.rows])
+    revisions.update([container.revision for container in group.unseen])
     observed: list[tuple[str, Pins]] = []
     for belief in (*group.members(), *group.kept):
         fact = belief.fact

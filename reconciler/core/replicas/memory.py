@@ -69,7 +69,11 @@ def _failures(snap: Snapshot, ledger: Ledger) -> Mapping[str, Failures]:
     down = {belief.fact.generation for _, belief in snap.roster.down}
     for name, failure in list(failures.items()):
         reset = resets.get(name.rpartition("/")[0], 0)
-        if elapsed(failure.last, snap.now) >= reset and failure.generation not in down:
+        if (
+            elapsed(failure.last, snap.now) >= reset
+            and failure.generation not in down
+            and not snap.roster.unseen.may_exist(failure.generation.container_id)
+        ):
             del failures[name]
     return failures
 
@@ -128,6 +132,7 @@ def remember(snap: Snapshot, ledger: Ledger) -> Ledger:
         "passed": passed_probes.learn(snap, ledger, revisions),
         "zones": _zones(snap, ledger),
         "owned": _owned(snap, ledger),
+        "nodes": _nodes(snap, ledger),
     }
     changed = {name: value for name, value in changes.items() if value != getattr(ledger, name)}
     return replace(ledger, **changed) if changed else ledger  # type: ignore[arg-type]
@@ -136,7 +141,19 @@ def remember(snap: Snapshot, ledger: Ledger) -> Ledger:
 def _owned(snap: Snapshot, ledger: Ledger) -> Mapping[str, Owned]:
     """The containers of this instance. Those of a node that cannot be read are kept."""
     owned = identity.learn(snap.desired.instance.id, snap.sight.runtimes, ledger.owned)
-    return {**ledger.owned, **owned} if snap.roster.unreadable_nodes else owned
+    unseen = snap.roster.unseen
+    if not unseen.any:
+        return owned
+    kept = {id_: row for id_, row in ledger.owned.items() if id_ not in owned and unseen.may_exist(id_)}
+    return {**kept, **owned} if kept else owned
+
+
+def _nodes(snap: Snapshot, ledger: Ledger) -> frozenset[str]:
+    """The nodes whose containers the ledger lists: all that were read since it began and that providers still declare."""
+    known, read, unread = ledger.nodes, snap.sight.runtimes.keys(), snap.sight.unknown_runtimes.keys()
+    if len(known) == len(read) and known >= read:
+        return known
+    return frozenset(node for node in (*read, *(known & unread)))
 
 
 def _unexpired(commands: Mapping[str, Expiring], now: Now) -> dict[str, Expiring]:
@@ -177,9 +194,13 @@ def history_lost_for(desired: Desired) -> int:
 
 
 def absences(snap: Snapshot, ledger: Ledger, absent: Iterable[str]) -> Ledger:
-    """The ledger with the absences: the clock of each owned object that the source does not declare starts, goes on or ends."""
-    kept: dict[str, Absence] = {}
+    """The ledger with the absences: the clock of each owned object that the source does not declare starts, goes on or ends.
+
+    An object that is only on nodes that cannot be read keeps its clock.
+    """
     revision, now = snap.desired.revision, snap.now
+    hidden = snap.roster.unseen.by_workload.keys() - snap.roster.groups.keys()
+    kept = {key: row for key, row in ledger.absences.items() if key in hidden and row.revision == revision}
     for key in absent:
         before = ledger.absences.get(key)
         kept[key] = before if before is not None and before.revision == revision else Absence(instant(now), revision)

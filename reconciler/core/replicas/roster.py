@@ -10,7 +10,7 @@ traffic, whatever is declared; those that may get it are *waiting*, and those th
 `decide` only.
 """
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import NamedTuple
@@ -20,15 +20,17 @@ from manifests.values.desired import Push, Workload
 from manifests.values.rollouts import STAGED, Strategy
 from providers.facts import ContainerFact, ContainerState, Generation, Mark, Probes, ProbeValue, container_name
 from reconciler.core.health import overrides, precedence, push_channel
-from reconciler.core.health.belief import Belief, Sight, believe
+from reconciler.core.health.belief import Belief, believe
 from reconciler.core.health.push_channel import NO_CHANNEL, Channel
 from reconciler.core.model.instant import Now
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.observed import Observed
+from reconciler.core.model.push_fact import PushFact
 from reconciler.core.model.revision import FULL, Rollout, Standing, keeps
 from reconciler.core.replicas import specs
 from reconciler.core.replicas.foreign import ForeignContainers
 from reconciler.core.replicas.specs import Asked, Specs
+from reconciler.core.replicas.unseen import NOTHING_UNSEEN, Unseen, UnseenContainer
 
 _DOWN = {ContainerState.CREATED, ContainerState.EXITED}
 
@@ -37,8 +39,9 @@ _DOWN = {ContainerState.CREATED, ContainerState.EXITED}
 class Group:
     """The containers of one workload. Filled while this stage runs, read-only after it.
 
-    `current` is keyed by ordinal; the lists are sorted by (ordinal, name); `unreadable_nodes` are nodes of the workload whose
-    runtime cannot be read. `serving` is the revision of the current ones; `coming` tells that replicas of the declared one are
+    `current` is keyed by ordinal; the lists are sorted by (ordinal, name). `unseen` are the containers that were last observed on nodes
+    that cannot be read, `unlisted` tells that there may be others, because the ledger does not know what is on one of the workload's
+    nodes. `unknown` are the replicas of the serving revision that may be on such a node, by ordinal, each with that node. `serving` is the revision of the current ones; `coming` tells that replicas of the declared one are
     created. `earlier` are the probes of replicas that are not judged by those of the manifest.
     """
 
@@ -46,12 +49,68 @@ class Group:
     current: dict[int, Belief] = field(default_factory=dict)
     outgoing: list[Belief] = field(default_factory=list)
     surplus: list[Belief] = field(default_factory=list)
-    unreadable_nodes: tuple[str, ...] = ()
+    unseen: tuple[UnseenContainer, ...] = ()
+    unlisted: bool = False
+    unknown: Mapping[int, str] = field(default_factory=dict)
+    silent: Container[str] = ()
     waiting: list[Belief] = field(default_factory=list)
     kept: list[Belief] = field(default_factory=list)
     serving: str = ""
     coming: bool = True
     earlier: tuple[Probed, ...] = ()
+
+    @property
+    def partly_unseen(self) -> bool:
+        """Whether containers of the workload may exist that are not observed."""
+        return bool(self.unknown or self.unseen or self.unlisted)
+
+    @property
+    def unreadable_nodes(self) -> tuple[str, ...]:
+        """The nodes that cannot be read and that containers of the workload are on, or would be created on."""
+        return tuple(sorted({*self.unknown.values(), *(container.node for container in self.unseen)}))
+
+    @property
+    def unseen_ordinals(self) -> frozenset[int]:
+        """The wanted ordinals of which a container of any revision was last observed on a node that cannot be read."""
+        return frozenset(row.ordinal for row in self.unseen if row.ordinal < self.workload.replicas)
+
+    def unseen_of(self, revision: str) -> list[UnseenContainer]:
+        """The unseen containers that are, or may be, of this revision."""
+        return [container for container in self.unseen if container.revision in ("", revision)]
+
+    def unknown_of(self, revision: str) -> Mapping[int, str]:
+        """The replicas of this revision that may be on a node that cannot be read, by ordinal, each with that node.
+
+        A replica whose place is there is unknown: it may have been created just before the node stopped answering. One that was
+        last observed there is unknown too, although the manifest places it elsewhere now: the workload may still use that node,
+        or its replicas are removed before they are created elsewhere.
+        """
+        if not self.silent:
+            return {}
+        return self.unknown if revision == self.serving else self.find_unknown(revision)
+
+    def find_unknown(self, revision: str) -> Mapping[int, str]:
+        """`unknown_of` as the containers show it. `sort_containers` asks it for the serving revision, once."""
+        workload = self.workload
+        existing: Collection[int] = self.current.keys()
+        if revision != self.serving:
+            existing = {belief.fact.mark.ordinal for belief in self.of(revision) if belief.fact.mark is not None}
+        if len(existing) >= workload.replicas:
+            return {}
+        first_out = workload.strategy is Strategy.RECREATE
+        observed = {
+            row.ordinal: row.node
+            for row in (self.unseen if first_out else self.unseen_of(revision))
+            if first_out or row.node in workload.nodes
+        }
+        unknown: dict[int, str] = {}
+        for ordinal in range(workload.replicas):
+            if ordinal in existing:
+                continue
+            node = observed.get(ordinal) or node_of(workload, ordinal)
+            if node in self.silent:
+                unknown[ordinal] = node
+        return unknown
 
     @property
     def probed(self) -> tuple[Probed, ...]:
@@ -98,6 +157,7 @@ class Roster:
     shares: Mapping[str, Mapping[str, int] | None] = field(default_factory=dict)
     asked: Mapping[str, Asked] = field(default_factory=dict)
     selected: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    unseen: Unseen = NOTHING_UNSEEN
 
     def container_of(self, workload: Workload, fact: ContainerFact | None) -> Probed:
         """The container with the probes by which this one is judged; those of the manifest where they are not known any more."""
@@ -115,10 +175,17 @@ class Roster:
         Without a share a container gets no traffic, whatever it pushes.
         """
         mark = fact.mark
-        if not self.shares or mark is None or mark.workload not in self.shares:
+        if not self.shares or mark is None:
             return FULL
-        shares = self.shares[mark.workload]
-        return None if shares is None else shares.get(mark.revision, 0)
+        return self.share_of(f"workload/{mark.workload}", mark.revision)
+
+    def share_of(self, key: str, revision: str) -> int | None:
+        """The share of a revision of a workload, by its key; as `share`."""
+        name = key.removeprefix("workload/")
+        if name not in self.shares:
+            return FULL
+        shares = self.shares[name]
+        return None if shares is None else shares.get(revision, 0)
 
 
 def node_of(workload: Workload, ordinal: int) -> str:
@@ -143,15 +210,22 @@ def _order(belief: Belief) -> tuple[int, str, str]:
     return (mark.ordinal if mark else -1, belief.fact.name, belief.fact.node)
 
 
-def _channel(sight: Sight, by_name: Mapping[str, Group], observed: Observed, now: Now) -> Channel:
+def _channel(admitted: ForeignContainers, by_name: Mapping[str, Group], observed: Observed, now: Now) -> Channel:
     """The push channel, from the containers whose workload declares pushes."""
+    sight, unseen = admitted.sight, admitted.unseen
     senders: list[tuple[Push, ContainerFact]] = []
     for facts in sight.runtimes.values():
         for fact in facts:
             group = by_name.get(fact.mark.workload) if fact.mark is not None else None
             if group is not None and group.workload.push is not None:
                 senders.append((group.workload.push, fact))
-    return push_channel.of_containers(senders, observed.pushes, now.steady)
+    hidden: list[tuple[Push, PushFact]] = []
+    for generation, push in observed.pushes.items() if unseen.containers else ():
+        container = unseen.containers.get(generation.container_id)
+        group = None if container is None else by_name.get(container.workload.removeprefix("workload/"))
+        if group is not None and group.workload.push is not None:
+            hidden.append((group.workload.push, push))
+    return push_channel.of_containers(senders, observed.pushes, now.steady, hidden)
 
 
 class _Stages(NamedTuple):
@@ -225,7 +299,7 @@ def sort_containers(
     for name in spec_of.changing:
         plain.pop(name, None)
     pushes, overriding = observed.pushes, ledger.overrides
-    channel = _channel(sight, by_name, observed, now) if pushes else NO_CHANNEL
+    channel = _channel(admitted, by_name, observed, now) if pushes else NO_CHANNEL
     for facts in sight.runtimes.values():
         for fact in facts:
             mark = fact.mark
@@ -262,9 +336,10 @@ def sort_containers(
                 (group.surplus if first_out else group.outgoing).append(belief)
             else:
                 _place(group, belief, mark, stages.get(workload.name), ledger.grants)
-    unreadable = sight.unknown_runtimes
-    blind = _Unreadable(unreadable) if unreadable else None
+    unreadable, unseen = sight.unknown_runtimes, admitted.unseen
     for group in groups.values():
+        if unreadable:
+            _add_unseen(group, unseen)
         if group.outgoing and group.workload.strategy not in STAGED:
             _end_failed_rollout(group, ledger)
         for beliefs in (group.outgoing, group.surplus, group.waiting, group.kept):
@@ -272,8 +347,6 @@ def sort_containers(
                 beliefs.sort(key=_order)
         if asked:
             group.earlier = _earlier(group, asked)
-        if blind is not None:
-            group.unreadable_nodes = blind.of(group.workload.nodes)
     orphans.sort(key=lambda fact: (fact.name, fact.node))
     down.sort(key=lambda entry: (entry[1].fact.name, entry[1].fact.node))
     return Roster(
@@ -291,23 +364,19 @@ def sort_containers(
         shares={name: of_workload.shares for name, of_workload in stages.items()},
         asked=asked,
         selected=_selected(groups, asked) if asked else {},
+        unseen=unseen,
     )
 
 
-class _Unreadable:
-    """The unreadable nodes of each workload. Workloads share their lists of nodes, so each list is searched once."""
-
-    def __init__(self, unreadable: Mapping[str, object]) -> None:
-        self._unreadable = unreadable
-        self._known: dict[int, tuple[str, ...]] = {}
-
-    def of(self, nodes: Sequence[str]) -> tuple[str, ...]:
-        """Those of this list, sorted."""
-        known = self._known.get(id(nodes))
-        if known is None:
-            few, many = sorted((nodes, self._unreadable), key=len)
-            known = self._known[id(nodes)] = tuple(sorted(node for node in few if node in many))
-        return known
+def _add_unseen(group: Group, unseen: Unseen) -> None:
+    """Add what the nodes that cannot be read may have of one workload."""
+    workload = group.workload
+    if workload.restart_only:
+        return
+    group.silent = unseen.nodes
+    group.unseen = unseen.by_workload.get(workload.key, ())
+    group.unlisted = any(node in workload.nodes for node in unseen.unlisted)
+    group.unknown = group.find_unknown(group.serving)
 
 
 def _verdicts(asked: Asked, fact: ContainerFact, observed: Observed) -> Mapping[Generation, Probes]:
@@ -350,11 +419,14 @@ def _end_failed_rollout(group: Group, ledger: Ledger) -> None:
     if row is None or row.standing is not Standing.FAILED:
         return
     old = sum(belief.fact.id not in ledger.grants for belief in group.outgoing)
+    unknown = len(group.unseen_ordinals - group.current.keys())
     down = {ordinal: belief for ordinal, belief in group.current.items() if belief.fact.state in _DOWN}
     well = sum(ProbeValue.FAIL not in (belief.ready, belief.live) for belief in group.current.values())
-    if old + well < group.workload.replicas:
+    if old + well + unknown < group.workload.replicas:
         return
     group.coming = False
+    if old + well < group.workload.replicas:
+        return  # enough are up only if those on nodes that cannot be read are
     group.surplus += down.values()
     group.current = {ordinal: belief for ordinal, belief in group.current.items() if ordinal not in down}
 

@@ -156,7 +156,8 @@ def follow(admitted: ForeignContainers, observed: Observed) -> tuple[Ledger, "Sp
     unproven: set[str] = set()
     for workload, known, want in changing:
         facts = found.by_revision.get(revision_key(workload.key, workload.template.revision), [])
-        spec = trials.judge(workload, known, want, facts, found.blind)
+        unseen = found.may_have_more(workload.key, workload.template.revision)
+        spec = trials.judge(workload, known, want, facts, unseen)
         rows[revision_key(workload.key, workload.template.revision)] = spec
         if spec is not want:
             unproven.add(workload.name)
@@ -164,8 +165,9 @@ def follow(admitted: ForeignContainers, observed: Observed) -> tuple[Ledger, "Sp
     rebuilt = _rebuilt(admitted, ledger, declared_keys, services, found)
     gone = {key for key in undeclared if not found.needed(key, ledger.rollouts)} if undeclared else set()
     proven = trials.proven
-    if proven and not found.blind:
-        proven = {id_: spec for id_, spec in proven.items() if id_ in found.ids}
+    if proven:
+        ids, unseen_ids = found.ids, admitted.unseen
+        proven = {id_: spec for id_, spec in proven.items() if id_ in ids or unseen_ids.may_exist(id_)}
     changes: dict[str, object] = {}
     if gone or any(ledger.specs.get(key) is not spec for key, spec in {**rebuilt, **rows}.items()):
         changes["specs"] = {key: spec for key, spec in {**ledger.specs, **rebuilt, **rows}.items() if key not in gone}
@@ -181,7 +183,12 @@ class _Found:
     def __init__(self, admitted: ForeignContainers) -> None:
         self._admitted = admitted
         self._by_revision: dict[str, list[ContainerFact]] | None = None
-        self.blind = bool(admitted.sight.unknown_runtimes)
+
+    def may_have_more(self, key: str, revision: str) -> bool:
+        """Whether a revision may have containers on nodes that cannot be read."""
+        unseen = self._admitted.unseen
+        rows = unseen.by_workload.get(key, ())
+        return bool(unseen.unlisted) or any(container.revision in ("", revision) for container in rows)
 
     @property
     def by_revision(self) -> Mapping[str, list[ContainerFact]]:
@@ -203,9 +210,9 @@ class _Found:
 
     def needed(self, key: str, rollouts: Mapping[str, Rollout]) -> bool:
         """Whether a revision has containers, or may get some again."""
-        if self.blind or self.by_revision.get(key):
-            return True
         workload, _, revision = key.rpartition("@")
+        if self.by_revision.get(key) or self.may_have_more(workload, revision):
+            return True
         rollout = rollouts.get(workload)
         if rollout is None:
             return False
@@ -220,12 +227,12 @@ class _Trials:
     observed: Observed
     proven: dict[str, Spec]
 
-    def judge(self, workload: Workload, known: Spec, want: Spec, facts: Sequence[ContainerFact], blind: bool) -> Spec:
+    def judge(self, workload: Workload, known: Spec, want: Spec, facts: Sequence[ContainerFact], unseen: bool) -> Spec:
         """The spec of a declared revision that has changed: the declared one once all of its running containers have proven it.
 
         Args:
             known, want: the spec so far, and as declared now.
-            facts: the containers of the revision; `blind`: there may be others on nodes that cannot be read.
+            facts: the containers of the revision; `unseen`: there may be others on nodes that cannot be read.
         """
         base = _tuned(known, want)
         specs = {fact.id: self._of_container(workload, fact, known, want) for fact in facts}
@@ -233,7 +240,7 @@ class _Trials:
         settled = not any(trials_between(specs[fact.id], want) for fact in running)
         for id_ in specs:
             self.proven.pop(id_, None)
-        if settled and not blind and (running or not facts):
+        if settled and not unseen and (running or not facts):
             return want
         self.proven |= {id_: spec for id_, spec in specs.items() if spec != base}
         return base

@@ -41,6 +41,7 @@ def _of(key: str, group: Group, ledger: Ledger) -> Mapping[str, str]:
         revisions |= {row.revision for row in rollout.rows if row.standing is Standing.SCHEDULED}
     marks = (belief.fact.mark for belief in (*group.members(), *group.kept))
     revisions |= {mark.revision for mark in marks if mark is not None}
+    revisions |= {container.revision for container in group.unseen}
     known = {
         name: ledger.templates[name]
         for revision in revisions
@@ -59,6 +60,10 @@ def _one_by_one(key: str, group: Group, ledger: Ledger, kept: dict[str, str]) ->
     for belief in (*group.outgoing, *group.surplus) if group.outgoing or group.surplus else ():
         mark = belief.fact.mark
         name = "" if mark is None else revision_key(key, mark.revision)
+        if name in known:
+            kept[name] = known[name]
+    for container in group.unseen:
+        name = revision_key(key, container.revision)
         if name in known:
             kept[name] = known[name]
 

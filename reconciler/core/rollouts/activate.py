@@ -131,11 +131,16 @@ def _target(turn: Turn, evidence: Evidence) -> Revision | None:
 
 
 def _health(row: Revision, rollout: Rollout, evidence: Evidence) -> Health:
-    """The replicas of a revision that may get the traffic. A revision that gets it back needs only the replicas that were kept."""
+    """The replicas of a revision that may get the traffic.
+
+    A revision that gets it back needs only the replicas that were kept, and of those on nodes that cannot be read so many may be
+    missing as the budget allows: a rollback must not wait for one node.
+    """
     health = evidence.health[row.revision]
     if row.revision != rollout.back:
         return health
-    return health._replace(wanted=max(1, min(health.wanted, health.existing)))
+    spare = min(health.listed, evidence.workload.max_unavailable)
+    return health._replace(wanted=max(1, min(health.wanted, health.existing) - spare))
 
 
 def _open(turn: Turn, evidence: Evidence, row: Revision) -> None:
@@ -210,9 +215,15 @@ def _not_verified(turn: Turn, evidence: Evidence, row: Revision, health: Health)
     workload, now = evidence.workload, evidence.now
     message = (
         f"{health.available} of {health.wanted} replicas of revision {row.revision[:8]} are verified "
-        f"({health.failing} failing, {health.unknown} without a result, {max(0, health.missing)} missing or not started); "
+        f"({health.failing} failing, {health.unknown} without a result{_where(evidence, health)}, "
+        f"{max(0, health.missing)} missing or not started); "
         f"revision {turn.rollout.active[:8]} keeps the traffic"
     )
+    if health.unseen and health.unseen == health.wanted - health.available:
+        # Only their nodes are missing. That time does not count against the grace.
+        turn.waits.append(Wait(workload.key, Waiting.NODE, message))
+        turn.rollout = turn.rollout if row.due is None else turn.rollout.put(row._replace(due=None))
+        return
     if row.due is None:
         turn.waits.append(Wait(workload.key, Waiting.VERIFIED, message))
         return
@@ -234,6 +245,14 @@ def _not_verified(turn: Turn, evidence: Evidence, row: Revision, health: Health)
         turn.holds.append(Hold(workload.key, action, Rule.PROBER_FAULT, message, next_step=next_step))
 
 
+def _where(evidence: Evidence, health: Health) -> str:
+    """How many replicas have no result because of the nodes that cannot be read, for messages."""
+    if not health.unseen:
+        return ""
+    nodes = evidence.unreadable
+    return f", {health.unseen} of them on node{'' if len(nodes) == 1 else 's'} {', '.join(nodes)}, which cannot be read"
+
+
 def _carry_on(turn: Turn, evidence: Evidence, row: Revision) -> None:
     """Carry on an open activation: take the next step, settle it, or call it off."""
     workload, now, back = evidence.workload, evidence.now, row.revision == turn.rollout.back
@@ -251,7 +270,8 @@ def _carry_on(turn: Turn, evidence: Evidence, row: Revision) -> None:
         step = steps[row.step]
         if not health.whole:
             message = (
-                f"not all probes of revision {row.revision[:8]} have a result; its share stays at {step.share / 100:g}%"
+                f"not all probes of revision {row.revision[:8]} have a result{_where(evidence, health)}; "
+                f"its share stays at {step.share / 100:g}%"
             )
             turn.waits.append(Wait(workload.key, Waiting.VERDICT, message))
             turn.rollout = turn.rollout if row.stepped is None else turn.rollout.put(row._replace(stepped=None))
@@ -277,7 +297,10 @@ def _carry_on(turn: Turn, evidence: Evidence, row: Revision) -> None:
         turn.rollout = _settle(turn.rollout, row, now)
         return
     active = turn.rollout.active[:8]
-    message = f"not all probes of revision {row.revision[:8]} have a result; revision {active} keeps its weight too"
+    message = (
+        f"not all probes of revision {row.revision[:8]} have a result{_where(evidence, health)}; "
+        f"revision {active} keeps its weight too"
+    )
     turn.waits.append(Wait(workload.key, Waiting.VERDICT, message))
 
 

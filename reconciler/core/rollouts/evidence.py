@@ -30,7 +30,8 @@ class Evidence(NamedTuple):
 
     health: revision -> its replicas that have the traffic or may get it; leaving replicas count as unknown. serving: the replicas
     of the revision that has the traffic, or may take it first; leaving replicas count by their probes. stopped: the revisions of
-    replicas that are stopped and kept. leftover: the same, and the revisions of outgoing replicas. start_failures: of waiting
+    replicas that are stopped and kept. leftover: the same, and the revisions of outgoing replicas. unseen: the revisions of containers
+    on nodes that cannot be read, `unreadable` are these nodes. start_failures: of waiting
     revisions. carrying, raised, short: as in `ReadBack`. holds: the suspensions and windows, or the clock jump, that hold a due
     activation, whatever the health; `activate` fills in their action. rechecks: revision -> the answers of its replicas since they are asked once
     more. probed: the probes of all of them.
@@ -42,6 +43,8 @@ class Evidence(NamedTuple):
     serving: Health
     stopped: frozenset[str]
     leftover: frozenset[str]
+    unseen: frozenset[str]
+    unreadable: tuple[str, ...]
     start_failures: Mapping[str, StartFailure | None]
     carrying: frozenset[str]
     raised: frozenset[str]
@@ -58,7 +61,7 @@ def gather(snap: Snapshot, ledger: Ledger, group: Group, rollout: Rollout, jumpe
     waiting = [row for row in rollout.rows if row.standing is Standing.SCHEDULED]
     due = any(due_at(row, now) <= now.steady for row in waiting) or bool(rollout.back)
     holds = _holds(snap, ledger, workload, jumped) if due else ()
-    excused = host_restart.excused(rollout, group, now)
+    excused = host_restart.excused(snap, rollout, group)
     read = due or any(row.opened is not None for row in rollout.rows)
     pools = read_back.read_back(snap, group, [row.revision for row in rollout.rows]) if read else read_back.NOTHING
     stopped = frozenset(health.revision_of(belief) for belief in group.kept)
@@ -66,14 +69,23 @@ def gather(snap: Snapshot, ledger: Ledger, group: Group, rollout: Rollout, jumpe
         workload=workload,
         now=now,
         health={
-            row.revision: health.health(group.of(row.revision), workload, now, ledger.grants, excused)
+            row.revision: health.health(
+                group.of(row.revision), workload, now, ledger.grants, excused, *_unseen(group, row.revision)
+            )
             for row in rollout.rows
         },
         serving=health.health(
-            group.of(first), workload, now, excused=excused if rollout.active else host_restart.NONE_EXCUSED
+            group.of(first),
+            workload,
+            now,
+            frozenset(),
+            excused if rollout.active else host_restart.NONE_EXCUSED,
+            *_unseen(group, first),
         ),
         stopped=stopped,
         leftover=stopped | {health.revision_of(belief) for belief in group.outgoing},
+        unseen=frozenset(container.revision for container in group.unseen),
+        unreadable=group.unreadable_nodes,
         start_failures={
             row.revision: start_failures.worst(group, row.revision, snap.desired.instance.id, ledger) for row in waiting
         },
@@ -88,6 +100,11 @@ def gather(snap: Snapshot, ledger: Ledger, group: Group, rollout: Rollout, jumpe
             if row.rechecked is not None and (answers := rechecks.recheck(snap, group, row)) is not None
         },
     )
+
+
+def _unseen(group: Group, revision: str) -> tuple[int, int]:
+    """How many replicas of a revision may be on nodes that cannot be read, and how many containers of it were observed there."""
+    return len(group.unknown_of(revision)), len(group.unseen_of(revision))
 
 
 def _holds(snap: Snapshot, ledger: Ledger, workload: Workload, jumped: bool) -> tuple[Hold, ...]:

@@ -14,7 +14,8 @@ from reconciler.core.rollouts.host_restart import NONE_EXCUSED, Excused
 class Health(NamedTuple):
     """The replicas of one revision: how many of `wanted` are available, fail for certain, or are unknown.
 
-    `existing` counts all containers, started or not.
+    `existing` counts all containers, started or not. `unseen` of the unknown ones may be on nodes that cannot be read; `listed` of the
+    existing ones were last observed there.
     """
 
     wanted: int
@@ -23,6 +24,8 @@ class Health(NamedTuple):
     unknown: int
     until: int
     existing: int
+    unseen: int = 0
+    listed: int = 0
 
     @property
     def whole(self) -> bool:
@@ -45,14 +48,18 @@ def health(
     now: Now,
     leaving: Container[str] = frozenset(),
     excused: Excused = NONE_EXCUSED,
+    unseen: int = 0,
+    listed: int = 0,
 ) -> Health:
     """Judge replicas by container state and probes: an unknown replica is neither available nor failing.
 
     A replica that was created but not started counts as missing. An override that keeps a replica out of traffic is about its
     ordinal, whatever the revision, so the probes decide here. A replica whose id is in `leaving` is unknown, because it may stop
-    at any moment. One that a host restart excuses is unknown instead of failing.
+    at any moment. One that a host restart excuses is unknown instead of failing. `unseen` further ones may be on nodes that cannot be
+    read, `listed` of them were observed there.
     """
-    available = failing = unknown = existing = 0
+    available = failing = existing = 0
+    unknown = unseen
     until = excused.until
     for belief in replicas:
         existing += 1
@@ -77,7 +84,7 @@ def health(
                 until = min(until, available_at)
         else:
             unknown += 1
-    return Health(workload.replicas, available, failing, unknown, until, existing)
+    return Health(workload.replicas, available, failing, unknown, until, existing + listed, unseen, listed)
 
 
 def kept_out(belief: Belief) -> bool:

@@ -21,8 +21,9 @@ from reconciler.core.replicas.snapshot import Snapshot
 def note(snap: Snapshot, rollout: Rollout, group: Group, rebooted: bool) -> Rollout:
     """The history with the instant of the host restart, while a revision waits or can be rolled back, and not all replicas are ready.
 
-    The instant of the host's boot shows a reboot, even when the engine has started everything again. An unreadable node shows that the engine was
-    away: it excuses containers that were started since then. The exit cause of containers shows both.
+    The instant of the host's boot shows a reboot, even when the engine has started everything again. A node with containers of the workload that
+    cannot be read shows that its engine was away: that excuses containers that were started since then. The exit cause of containers
+    shows both.
     """
     before, now = rollout.host_restarted, snap.now
     if not _at_stake(rollout, group.workload, now):
@@ -32,12 +33,12 @@ def note(snap: Snapshot, rollout: Rollout, group: Group, rebooted: bool) -> Roll
         at = Instant(
             now.wall - now.steady + booted, booted, now.lineage
         )  # all running containers were started after it
-    elif before is None and group.unreadable_nodes:
-        since = min(snap.sight.unknown_runtimes[node].since for node in group.unreadable_nodes)
+    elif before is None and group.unseen:
+        since = _silent_since(snap, group)
         at = Instant(now.wall - now.steady + since, since, now.lineage)
     elif before is None:
         at = instant(now) if any(_ended_with_host(member) for member in group.members()) else None
-    elif group.unreadable_nodes or any(_affected(member, before) and not _ready(member) for member in group.members()):
+    elif group.unseen or any(_affected(member, before) and not _ready(member) for member in group.members()):
         at = before
     else:
         at = None
@@ -54,9 +55,19 @@ class Excused(NamedTuple):
 NONE_EXCUSED = Excused(frozenset(), FOREVER)
 
 
-def excused(rollout: Rollout, group: Group, now: Now) -> Excused:
-    """The replicas that the last host restart excuses, for at most as long as a restart may take."""
-    at = rollout.host_restarted
+def _silent_since(snap: Snapshot, group: Group) -> int:
+    """Since when (steady) the first of the nodes with unseen containers of the workload cannot be read."""
+    return min(snap.sight.unknown_runtimes[container.node].since for container in group.unseen)
+
+
+def excused(snap: Snapshot, rollout: Rollout, group: Group) -> Excused:
+    """The replicas that the last host restart excuses, for at most as long as a restart may take.
+
+    While an engine is away it excuses nothing: its own containers are unknown, and those on other nodes have nothing to do with it.
+    """
+    at, now = rollout.host_restarted, snap.now
+    if at is not None and group.unseen and at.lineage == now.lineage and at.steady == _silent_since(snap, group):
+        return NONE_EXCUSED
     until = due(at, grants.allowance(group.workload), now) if at is not None else 0
     if at is None or until <= now.steady:
         return NONE_EXCUSED

@@ -53,6 +53,7 @@ def read_back(snap: Snapshot, group: Group, revisions: Iterable[str]) -> ReadBac
             pool = snap.sight.pools.get((balancer.provider, balancer.pool))
             members = () if pool is None else pool.members
             weights = {member.endpoint: member.weight for member in members if member.ours}
+            carrying |= _unseen(snap, key, weights)
             if pool is not None and pool.weights is not Takes.ON_OFF:
                 given = {
                     name: [weights.get(endpoint, 0) for endpoint, _ in placed] for name, placed in replicas.items()
@@ -76,6 +77,16 @@ def read_back(snap: Snapshot, group: Group, revisions: Iterable[str]) -> ReadBac
         )
     }
     return ReadBack(frozenset(carrying), frozenset(raised), frozenset(short))
+
+
+def _unseen(snap: Snapshot, key: str, weights: Mapping[Endpoint, int]) -> set[str]:
+    """The revisions of containers on nodes that cannot be read that have weight in a pool."""
+    if not snap.roster.unseen.by_reach:
+        return set()
+    containers = (snap.roster.unseen.at(endpoint) for endpoint, weight in weights.items() if weight)
+    return {container.revision for container in containers if container is not None and container.workload == key} - {
+        ""
+    }
 
 
 def _short(weights: Mapping[str, Sequence[int]], shares: Mapping[str, int]) -> set[str]:

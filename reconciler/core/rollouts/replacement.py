@@ -72,7 +72,8 @@ def lost(group: Group, ledger: Ledger) -> list[int]:
     """The ordinals of missing replicas of the active revision that cannot be created again: its template is not known."""
     if active_is_declared(group):
         return []
-    gone = [ordinal for ordinal in range(group.workload.replicas) if ordinal not in group.current]
+    exist = group.current.keys() | group.unknown.keys()
+    gone = [ordinal for ordinal in range(group.workload.replicas) if ordinal not in exist]
     return [] if not gone or templates.made_from(ledger, group.workload, group.serving) is not None else gone
 
 
@@ -98,7 +99,7 @@ def may_create(group: Group, counts: Availability, created: int, overdue: int = 
     """
     if not group.outgoing or group.workload.strategy in STAGED or group.workload.strategy is Strategy.RECREATE:
         return ""
-    total = len(group.current) + len(group.outgoing) + created
+    total = len(group.current) + len(group.outgoing) + len(group.unseen_ordinals) + created
     room = group.workload.replicas + SURGE + overdue
     if total >= room:
         return f"{total} replicas exist, and at most {room} may exist during a rollout"
@@ -117,6 +118,9 @@ def may_start(group: Group, fact: ContainerFact | None) -> str:
         same = old.mark is not None and fact.mark is not None and old.mark.ordinal == fact.mark.ordinal
         if same and old.id != fact.id and old.state is not ContainerState.CREATED:
             return "the replica of the old revision has not been removed yet"
+    for container in group.unseen:
+        if fact.mark is not None and container.ordinal == fact.mark.ordinal and container.id != fact.id:
+            return f"an earlier container of this replica is on node {container.node}, which cannot be read"
     return ""
 
 
@@ -130,7 +134,9 @@ def replaced(group: Group, counts: Availability, retiring: int) -> str:
     if group.workload.strategy in STAGED:
         return ""  # an old replica has no traffic when it leaves
     arrived = counts.current - counts.arriving
-    if group.outgoing and wanted and len(group.outgoing) - retiring + arrived <= wanted:
+    # Replicas on nodes that cannot be read exist, as far as is known. Whether they are available is not: the budget counts that.
+    exist = len(group.outgoing) - retiring + arrived + len(group.unseen_ordinals)
+    if group.outgoing and wanted and exist <= wanted:
         if counts.arriving:
             return f"{counts.arriving} of {counts.current} available new replicas do not get traffic from every pool and name yet"
         return f"{counts.current} of {wanted} new replicas are available; the next old replica waits for one more"

@@ -59,8 +59,8 @@ def follow(snap: Snapshot, ledger: Ledger) -> Followed:
         if group.workload.restart_only or mark is None:
             continue
         if before is None:
-            if group.unreadable_nodes:
-                continue
+            if group.unseen or group.unlisted:
+                continue  # containers on nodes that cannot be read may be of the active revision
             weighed = _weighed(snap) if weighed is None else weighed
             before = _rebuilt(group, mark, weighed, snap.now)
         if _complete(group, before, mark):
@@ -70,9 +70,6 @@ def follow(snap: Snapshot, ledger: Ledger) -> Followed:
         beside = group.workload.strategy in STAGED
         if beside:
             after = host_restart.note(snap, after, group, rebooted)
-        if group.unreadable_nodes:
-            rollouts[key] = after
-            continue
         turn = Turn(after)
         if beside:
             known = evidence.gather(snap, ledger, group, after, jumped)
@@ -116,7 +113,14 @@ def _clock(desired: Desired, ledger: Ledger, now: Now, booted: int) -> tuple[Ins
 
 def _complete(group: Group, rollout: Rollout, mark: RevisionMark) -> bool:
     """Whether no rollout is under way: the declared revision has all traffic. True for almost all workloads at any time."""
-    if rollout.active != mark.revision or group.outgoing or group.waiting or group.kept or group.unreadable_nodes:
+    if (
+        rollout.active != mark.revision
+        or group.outgoing
+        or group.waiting
+        or group.kept
+        or group.unseen
+        or group.unknown
+    ):
         return False
     row = rollout.of(mark.revision)
     if row is None or row.number != mark.number or row.standing is not _ACTIVE or rollout.asked:
@@ -215,6 +219,7 @@ def _trimmed(group: Group, rollout: Rollout) -> Rollout:
         return rollout
     marks = (belief.fact.mark for belief in (*group.members(), *group.kept))
     needed = {mark.revision for mark in marks if mark is not None}
+    needed |= {container.revision for container in group.unseen}
     needed |= {rollout.active, rollout.back, group.workload.template.revision}
     gone = [row for row in rollout.rows if row.revision not in needed and row.standing in ENDED]
     dropped = {row.revision for row in gone[: max(0, len(rollout.rows) - HISTORY)]}

@@ -25,7 +25,8 @@ def advance(snap: Snapshot, ledger: Ledger, group: Group, turn: Turn) -> None:
     turn.rollout, row = rollout, rollout.of(wanted)
     assert row is not None  # noqa: S101  (`revisions` has declared it)
     ready = sum(1 for belief in group.current.values() if _verified(belief, workload, now))
-    if not group.outgoing:
+    old_unseen = any(container.revision not in ("", wanted) for container in group.unseen)
+    if not group.outgoing and not old_unseen:
         if ready >= workload.replicas or (not rollout.active and ready):
             rollout = rollout._replace(ready=0, progressed=None, back="", low=None)
             turn.rollout = _taken_over(rollout, row, now) if rollout.active != wanted else rollout
@@ -35,6 +36,11 @@ def advance(snap: Snapshot, ledger: Ledger, group: Group, turn: Turn) -> None:
         if rollout.active == wanted:
             turn.rollout = rollout._replace(progressed=None, ready=0)
             return
+    if ready + len(group.unknown) >= workload.replicas and (group.unknown or old_unseen):
+        # Only nodes that cannot be read keep it from going on. That time does not count against its deadline.
+        if row.standing is not Standing.FAILED:
+            turn.rollout = rollout._replace(ready=ready, progressed=None)
+        return
     progressed = rollout.progressed
     if progressed is None or ready > rollout.ready or row.due is None:
         if row.standing is Standing.FAILED:

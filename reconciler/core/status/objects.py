@@ -84,7 +84,7 @@ def assess(snap: Snapshot, counts: Mapping[str, Availability], names: Names | No
     for key, group in snap.roster.groups.items():
         count, workload = counts[key], group.workload
         existing = len(group.current) + len(group.outgoing) + len(group.surplus)
-        if group.unreadable_nodes:
+        if group.unknown or group.unseen:
             condition = Condition.UNKNOWN
         elif all_suspended or workload.suspend or (stopped and _suspended(group, stopped)):
             condition = Condition.SUSPENDED
@@ -228,18 +228,19 @@ def _replica(status: Status, key: str, belief: Belief, role: str, context: _Cont
 
 
 def _workload(status: Status, workload: WorkloadStatus, instance: str, context: _Context, now: Now) -> dict[str, Any]:
-    """One workload with its replicas, and the names of the containers that do not exist yet."""
+    """One workload with its replicas, the containers that do not exist yet, and the replicas on nodes that cannot be read."""
     group = status.roster.groups[workload.key]
     members = [(group.current[ordinal], "current") for ordinal in sorted(group.current)]
     members += [(belief, "outgoing") for belief in group.outgoing]
     members += [(belief, "surplus") for belief in group.surplus]
     members += [(belief, "waiting") for belief in group.waiting]
     members += [(belief, "kept") for belief in group.kept]
-    if group.unreadable_nodes or group.workload.restart_only or not group.coming:
+    template = group.workload.template
+    unknown = group.unknown_of(template.revision)
+    if group.workload.restart_only or not group.coming:
         existing: Container[int] = range(workload.wanted)
     else:
-        existing = replacement.existing(group)
-    template = group.workload.template
+        existing = replacement.existing(group) | unknown.keys()
     return {
         **workload._asdict(),
         "condition": workload.condition.value,
@@ -251,6 +252,14 @@ def _workload(status: Status, workload: WorkloadStatus, instance: str, context: 
             replica_name(group.workload, instance, ordinal)
             for ordinal in range(workload.wanted)
             if ordinal not in existing
+        ],
+        "unreadable": [
+            {
+                "replica": memory.replica_of(workload.key, ordinal),
+                "container": replica_name(group.workload, instance, ordinal),
+                "node": unknown[ordinal],
+            }
+            for ordinal in sorted(unknown)
         ],
     }
 

@@ -77,14 +77,15 @@ def _row(
     started = [fact.started_at for fact in facts if fact.started_at]
     digest = dict(image_pins.pins_of(snap.observed.ledger, workload.key, row.revision)).get("", "")
     change, change_at = _next(workload, rollout, row, snap.now)
+    unseen = bool(group.unseen_of(row.revision))
     return {
         "workload": workload.key,
         "revision": row.revision,
         "number": row.number,
         "status": row.standing.value,
         "declared": row.revision == workload.template.revision,
-        "resource_health": _resources(beliefs),
-        "application_health": _application(beliefs),
+        "resource_health": _resources(beliefs, unseen),
+        "application_health": _application(beliefs, unseen),
         "last_check_wall": snap.now.wall + last - snap.now.steady if last else None,
         "created_wall": row.created.wall,
         "started_wall": min(started, default=None),
@@ -115,29 +116,35 @@ def _each(probes: Probes) -> Iterable[ProbeFact]:
     return (probe for probe in (probes.startup, probes.liveness, probes.readiness) if probe is not None)
 
 
-def _resources(beliefs: Sequence[Belief]) -> str:
-    """The containers together, as the runtime reports them: all run, some do not, none does, or there are none."""
+def _resources(beliefs: Sequence[Belief], unseen: bool) -> str:
+    """The containers together, as the runtime reports them: all run, some do not, none does, or there are none.
+
+    With `unseen` ones, on nodes that cannot be read, it is unknown whether all run, or whether none does.
+    """
     if not beliefs:
-        return "none"
+        return "unknown" if unseen else "none"
     facts = [belief.fact for belief in beliefs]
     sick = any(fact.health is not None and fact.health.value is ProbeValue.FAIL for fact in facts)
     running = sum(fact.state is ContainerState.RUNNING for fact in facts)
     if running == len(facts):
-        return "unhealthy" if sick else "healthy"
+        return "unhealthy" if sick else "unknown" if unseen else "healthy"
     if all(fact.state in _DOWN for fact in facts):
-        return "stopped"
+        return "unknown" if unseen else "stopped"
     return "unhealthy" if sick or not running else "degraded"
 
 
-def _application(beliefs: Sequence[Belief]) -> str:
-    """The applications together, by their probes and pushes. An unknown verdict is neither healthy nor unhealthy."""
+def _application(beliefs: Sequence[Belief], unseen: bool) -> str:
+    """The applications together, by their probes and pushes. An unknown verdict is neither healthy nor unhealthy.
+
+    `unseen`: some are on nodes that cannot be read.
+    """
     running = [belief for belief in beliefs if belief.fact.state is ContainerState.RUNNING]
     if not running:
-        return "none"
+        return "unknown" if unseen else "none"
     if any(ProbeValue.FAIL in (belief.ready, belief.live) for belief in running):
         return "unhealthy"
     healthy = all(belief.ready is ProbeValue.PASS and belief.live is ProbeValue.PASS for belief in running)
-    return "healthy" if healthy else "unknown"
+    return "healthy" if healthy and not unseen else "unknown"
 
 
 def _wall(at: Instant | None) -> int | None:

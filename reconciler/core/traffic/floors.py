@@ -62,13 +62,13 @@ def _verdict(belief: Belief) -> ProbeValue:
     return belief.ready if belief.claim is None else belief.claim.observer
 
 
-def all_failing(groups: Iterable[Group], blind: bool) -> bool:
+def all_failing(groups: Iterable[Group], unseen: bool) -> bool:
     """Whether every verdict of every probe in this instance is a failure, for at least two containers: then our probing is suspect.
 
-    Containers without a verdict, and those on unreadable nodes (`blind`), may be failing as well: knowing less of them is no
-    reason to trust the failure of another container more.
+    Containers without a verdict, and those on nodes that cannot be read (`unseen`), may be failing as well: knowing less of them is
+    no reason to trust the failure of another container more.
     """
-    failing, others = 0, int(blind)
+    failing, others = 0, int(unseen)
     for group in groups:
         probes = [
             probe
@@ -96,7 +96,7 @@ class Floor(StrEnum):
 
     PANIC = "panic"
     RATE = "rate"
-    BLIND = "blind"
+    UNLISTED = "unlisted"
     DOUBT = "doubt"
 
 
@@ -139,8 +139,11 @@ class Held:
                 message = f"at most {SHARE}% of a pool (at least 1 endpoint) may lose weight for failed health in {SPAN // SECOND}s"
                 rule = Rule.WEIGHT_REMOVAL_LIMIT
                 return Hold(self.service.key, action, rule, message, until=self.until[floor], held=held)
-            case Floor.BLIND:
-                message = f"a node with endpoints of {self.service.key} cannot be read; weights are kept"
+            case Floor.UNLISTED:
+                message = (
+                    f"a node with endpoints of {self.service.key} cannot be read, and which ones are there is not known; "
+                    "weights are kept"
+                )
                 next_step = "make all its nodes reachable; they are retried automatically"
                 return Hold(self.service.key, action, Rule.UNKNOWN_RUNTIME, message, next_step=next_step, held=held)
             case Floor.DOUBT:

@@ -2,8 +2,8 @@
 
 Facts, an operator's overrides, an endpoint's own fresh claim and planned steps remove weight at once. Observed health passes the
 floors: it never removes the last positive weight that brings traffic; it removes nothing while too few endpoints are ready
-(panic), while all verdicts fail or while a node cannot be read; and it removes the weight of at most a tenth of the pool in ten
-seconds. Called by `traffic/pools` only.
+(panic) or while all verdicts fail; and it removes the weight of at most a tenth of the pool in ten seconds. Members on nodes that cannot
+be read keep their weight, and count as not ready. Called by `traffic/pools` only.
 """
 
 from typing import NamedTuple
@@ -22,6 +22,7 @@ from reconciler.core.model.ledger import Grant, Ledger
 from reconciler.core.model.reasons import Reason, Wait, Waiting
 from reconciler.core.model.revision import FULL
 from reconciler.core.model.weight_memory import Cut, Ready, Weighed
+from reconciler.core.replicas.unseen import UnseenContainer
 from reconciler.core.traffic import fixed_weights, floors, other_writers, shares
 from reconciler.core.traffic.weights import DeadMember, MemberChange, Weights
 
@@ -52,7 +53,7 @@ class Pool:
 
     __slots__ = (
         "balancer", "considered", "fact", "failing", "full", "keeping", "key", "ledger", "lowered", "members", "now", "out", "ready",
-        "resort", "rows", "same", "service", "serving", "size", "split", "survivor", "upright", "weighed",
+        "resort", "rows", "same", "service", "serving", "size", "split", "survivor", "unseen", "upright", "weighed",
     )  # fmt: skip
 
     def __init__(
@@ -66,7 +67,7 @@ class Pool:
         self.rows = {row.endpoint: row for row in ledger.weighed.get(self.key, ())}
         self.weighed: list[Weighed] = []
         self.size = self.considered = self.ready = self.same = 0
-        self.survivor = self.upright = self.split = False
+        self.survivor = self.upright = self.split = self.unseen = False
         self.lowered: list[tuple[Endpoint, Belief, MemberFact, Reason, bool]] = []
         self.failing: list[_Failing] = []
         self.resort: list[tuple[Endpoint, Belief, MemberFact | None]] = []
@@ -234,6 +235,18 @@ class Pool:
         else:
             self.want(endpoint, belief, member, kept, belief.reason)
 
+    def keep_unseen(self, member: MemberFact, container: UnseenContainer, share: int | None) -> None:
+        """Keep the member of a container on a node that cannot be read as it is. `share` is that of its revision, as in `judge`."""
+        self.members.pop(member.endpoint, None)
+        row = self.rows.get(member.endpoint)
+        if row is not None:
+            self.weighed.append(row)
+            self.same += 1
+        self.unseen = self.unseen or member.weight > 0
+        self.considered += container.id in self.ledger.ready or member.weight > 0
+        if member.weight > 0 and share is not None:
+            self.keeping.append(((container.workload.removeprefix("workload/"), container.revision), share))
+
     def _doubted(self, belief: Belief) -> bool:
         """Whether its claim passes the floors like a probe: a push, where the manifest says so; never draining or an override."""
         claim = belief.claim
@@ -241,14 +254,16 @@ class Pool:
 
     # --- the pool as a whole --------------------------------------------------------------------------------------
 
-    def finish(self, intended: bool, blind: bool, doubt: bool) -> None:
+    def finish(self, intended: bool, partly_unseen: bool, unlisted: bool, doubt: bool) -> None:
         """Remove weights where the floors allow it.
 
         Args:
             intended: the manifests want no endpoint in this pool, so it may become empty.
-            blind: a node with endpoints of the service cannot be read.
+            partly_unseen: replicas of the service may be on nodes that cannot be read, so there may be better endpoints than known.
+            unlisted: it is not known which members these are.
             doubt: all verdicts of the instance are failures.
         """
+        unseen = partly_unseen or unlisted or self.unseen
         self._serve()
         fixed = fixed_weights.hold(self.service, self.balancer, self.fact, self.split)
         if fixed is not None:
@@ -266,9 +281,10 @@ class Pool:
             self.out.panics[self.key] = since or instant(self.now)
         better = bool(self.survivor or self.serving or intended or rules.mode is PanicMode.CLOSED)
         for endpoint, belief, current in self.resort:
-            self._resort(endpoint, belief, current, None if blind else better)
+            self._resort(endpoint, belief, current, None if unseen and not better else better)
         if self.failing:
-            self._fail(intended, blind, doubt, panic and rules.mode is not PanicMode.CLOSED, better)
+            spread = panic and rules.mode is PanicMode.SPREAD and not unseen and not doubt
+            self._fail(intended, unlisted, doubt, panic, spread, None if unseen and not better else better)
         before = self.ledger.weighed.get(self.key, ())
         if self.same == len(self.weighed) == len(before) > 0:
             self.out.weighed[self.key] = before
@@ -320,12 +336,13 @@ class Pool:
             self.out.ready[belief.fact.id] = row._replace(resort=belief.fact.started_at)
         self.want(endpoint, belief, member, after, Reason.LAST_RESORT if after else belief.reason)
 
-    def _fail(self, intended: bool, blind: bool, doubt: bool, panic: bool, better: bool) -> None:
-        """Weigh the members that are not ready according to their probes."""
+    def _fail(
+        self, intended: bool, unlisted: bool, doubt: bool, panic: bool, spread: bool, better: bool | None
+    ) -> None:
+        """Weigh the members that are not ready according to their probes. `better` is as in `_resort`."""
         out, rules = self.out, self.service.panic
         cuts = list(floors.recent(self.ledger.cuts.get(self.key, ()), self.now))
         lost, spent = {cut.container for cut in cuts}, 0
-        spread = panic and rules.mode is PanicMode.SPREAD and not blind and not doubt
         closed = rules.mode is PanicMode.CLOSED
         held = floors.Held(self.service, self.balancer, self.considered, self.ready)
         for endpoint, belief, member, kept, own in sorted(
@@ -338,7 +355,7 @@ class Pool:
                 continue
             if not kept:
                 if belief.fact.id in out.sound and own == FULL:
-                    self._resort(endpoint, belief, member, None if blind else better)
+                    self._resort(endpoint, belief, member, better)
                 else:
                     self.want(endpoint, belief, member, kept, why)
                 continue
@@ -347,9 +364,9 @@ class Pool:
                 out.holds.append(floors.suspect(self.service, self.balancer, endpoint, belief, kept))
             elif not (self.carried_on(member) or intended or closed):
                 self._keep_last(endpoint, belief, kept, why)
-            elif blind or (doubt and not intended):
-                held.add(floors.Floor.BLIND if blind else floors.Floor.DOUBT, belief, endpoint)
-            elif panic and not intended:
+            elif unlisted or (doubt and not intended):
+                held.add(floors.Floor.UNLISTED if unlisted else floors.Floor.DOUBT, belief, endpoint)
+            elif panic and not closed and not intended:
                 held.add(floors.Floor.PANIC, belief, endpoint)
             else:
                 spent = spent or floors.spent_until(cuts, self.size, self.now)

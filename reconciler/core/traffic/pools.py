@@ -121,14 +121,18 @@ class _Leftover(NamedTuple):
 
 
 def _leave(snap: Snapshot, ledger: Ledger, leftover: _Leftover, living: _Living, out: Weights) -> None:
-    """Remove dead members; weigh living ones by their grants. While a node is unreadable, a missing container proves nothing."""
+    """Remove dead members; weigh living ones by their grants.
+
+    A member of a container that was last observed on a node that cannot be read is not dead.
+    """
+    unseen = snap.roster.unseen
     for member in sorted(leftover.members, key=lambda member: member.endpoint):
         fact = living.at(member)
         after = 0 if member.weight > 0 else None
         place = (leftover.owner, *leftover.pool)
         change = MemberChange(*place, member.endpoint, member.name, member.weight, after, Reason.GONE)
         if fact is None:
-            if snap.roster.unreadable_nodes:
+            if unseen.unlisted or unseen.at(member.endpoint) is not None:
                 continue
             if member.weight > 0:
                 out.dead.setdefault(member.endpoint.address, []).append(DeadMember(*place, member.endpoint))
@@ -224,7 +228,9 @@ def weigh(snap: Snapshot, ledger: Ledger, suspect: frozenset[str], sound: frozen
             if backend.workload in snap.roster.groups
         ]
         intended = snap.desired.destroy or all(group.workload.replicas == 0 for group in groups)
-        blind = bool(snap.roster.unreadable_nodes) and any(group.unreadable_nodes for group in groups)
+        unseen = snap.roster.unseen
+        partly_unseen = bool(unseen.nodes) and any(group.partly_unseen for group in groups)
+        unlisted = bool(unseen.unlisted) and any(group.unlisted for group in groups)
         for balancer in service.balancers:
             key = (balancer.provider, balancer.pool)
             named.add(key)
@@ -239,13 +245,17 @@ def weigh(snap: Snapshot, ledger: Ledger, suspect: frozenset[str], sound: frozen
                 grant = grants.get(belief.fact.id) if grants else None
                 empty = grant is not None and may_empty(grant, exit_times.workload_of(grant, snap.roster))
                 pool.judge(endpoint, belief, grant, empty, snap.roster.share(belief.fact))
+            for member in list(pool.members.values()) if unseen.by_reach else ():
+                container = unseen.at(member.endpoint)
+                if container is not None:
+                    pool.keep_unseen(member, container, snap.roster.share_of(container.workload, container.revision))
             if pool.members:
                 carried_on: Callable[[MemberFact], bool] = _always if intended else pool.carried_on
                 left = list(pool.members.values())
                 leftovers.append(_Leftover(service.key, key, left, carried_on, fact.epoch, _placed(fact, members)))
             if pool.failing and doubt is None:
-                doubt = floors.all_failing(snap.roster.groups.values(), bool(snap.roster.unreadable_nodes))
-            pool.finish(intended, blind, bool(doubt))
+                doubt = floors.all_failing(snap.roster.groups.values(), unseen.any)
+            pool.finish(intended, partly_unseen, unlisted, bool(doubt))
     for key, fact in snap.sight.pools.items():
         if key not in named:
             ours = [member for member in fact.members if member.ours]
@@ -272,8 +282,12 @@ def remember(snap: Snapshot, ledger: Ledger, weights: Weights) -> Ledger:
     ready: Mapping[str, Ready] = weights.ready
     if ledger.ready.keys() - ready.keys():
         present = {belief.fact.id for group in snap.roster.groups.values() for belief in group.members()}
-        unreadable = bool(snap.roster.unreadable_nodes)
-        kept = {container: row for container, row in ledger.ready.items() if container in present or unreadable}
+        unseen = snap.roster.unseen
+        kept = {
+            container: row
+            for container, row in ledger.ready.items()
+            if container in present or unseen.may_exist(container)
+        }
         ready = {**kept, **ready}
     changes: dict[str, Any] = {}
     for name, rows in (("weighed", weights.weighed), ("cuts", weights.cuts), ("panics", weights.panics)):

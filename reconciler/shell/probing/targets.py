@@ -96,6 +96,8 @@ class Probing:
         self._inputs_of: tuple[object, ...] = ()
         self._again: frozenset[str] = frozenset()
         self._probed: dict[Generation, Container] = {}
+        self._nodes: dict[Generation, str] = {}
+        """The node on which each generation of `verdicts` was observed."""
         self._exec: dict[tuple[Generation, tuple[str, ...]], ExecTarget | None] = {}
         self._dirty = True
         self._version: tuple[int, str] = (-1, "")
@@ -190,10 +192,11 @@ class Probing:
         live: dict[Generation, dict[str, ProbeFact]] = {}
         self._probed = {}
         replicas: dict[Generation, tuple[str, str]] = {}
-        node_unknown = False
+        nodes: dict[Generation, str] = {}
+        silent: set[str] = set()
         for node, known in self.looks.runtimes.items():
             if not isinstance(known, Known):
-                node_unknown = True
+                silent.add(node)
                 continue
             for fact in known.value:
                 if fact.state is not ContainerState.RUNNING:
@@ -206,6 +209,7 @@ class Probing:
                 container = declared if own is None else own.container
                 generation = fact.generation
                 live[generation] = {}
+                nodes[generation] = node
                 if fact.name in excluded or (suspended and not suspended.isdisjoint(_suspension_keys(fact, node, key))):
                     continue
                 if container is None:
@@ -227,8 +231,10 @@ class Probing:
             generation: self.verdicts.get(generation, Probes())._replace(**verdicts)
             for generation, verdicts in live.items()
         }
-        # Generations on an unknown node may still run.
-        self.verdicts = {**self.verdicts, **kept} if node_unknown else kept
+        # Generations on a node that cannot be read may still run.
+        hidden = {generation: node for generation, node in self._nodes.items() if node in silent} if silent else {}
+        unseen = {generation: self.verdicts[generation] for generation in hidden if generation in self.verdicts}
+        self.verdicts, self._nodes = {**unseen, **kept}, {**hidden, **nodes}
         self.trials = {
             generation: {name: answer for name, answer in answers.items() if (generation, name) in self._tried}
             for generation, answers in self.trials.items()

@@ -280,7 +280,9 @@ class Pushing:
         looks = self.looks
         nodes_known = all(isinstance(looks.runtimes.get(name), Known) for name in looks.providers.runtimes)
         for container_id in list(self._records):
-            if container_id in self._containers or not nodes_known:
+            # The ledger lists the containers of nodes that cannot be read; before its first look at one it lists none.
+            listed = container_id in looks.owned or not looks.owned
+            if container_id in self._containers or (listed and not nodes_known):
                 self._missing.pop(container_id, None)
             elif now - self._missing.setdefault(container_id, now) >= FORGET_AFTER:
                 self._nonces.pop(self._records.pop(container_id).nonce, None)

@@ -339,11 +339,11 @@ def test_an_acceptance_is_kept_while_its_containers_are_not_seen():
     world.ledger = apply_commands(world.ledger, (Command("resume", "workload/web"),))
     world.unknown.add("node-a")
     world.ledger = decide(desired, world.observed(), NOW).ledger
-    assert world.ledger.accepted == {"workload/web"}
+    assert world.ledger.accepted == {"workload/web/0", "workload/web/1", "workload/web/2"}
     world.unknown.clear()
     running, world.facts = world.facts, [down(fact) for fact in world.facts]
     world.ledger = decide(desired, world.observed(), NOW).ledger
-    assert world.ledger.accepted == {"workload/web"}
+    assert world.ledger.accepted == {"workload/web/0", "workload/web/1", "workload/web/2"}
     world.facts = running
     world.ledger = decide(desired, tried(world, NEW, FAIL, FAIL, FAIL), NOW).ledger
     assert world.ledger.specs[KEY].readiness == NEW

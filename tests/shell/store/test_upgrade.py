@@ -34,6 +34,7 @@ NEW_SECTIONS = {
     "held_ttls",
     "written",
     "pointers_known",
+    "nodes",
 }
 NEW_RULES = {
     Rule.DRAIN_DEADLINE,
