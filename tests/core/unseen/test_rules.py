@@ -29,7 +29,7 @@ from tests.sim.manifest import POOLS, ZONE, Shop
 
 def later(seconds: float) -> Now:
     span = int(seconds * SECOND)
-    return Now(NOW.wall + span, NOW.steady + span, NOW.boot)
+    return Now(NOW.wall + span, NOW.steady + span, NOW.lineage)
 
 
 def fleet_of(**fields) -> Fleet:
