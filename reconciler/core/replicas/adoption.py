@@ -8,6 +8,7 @@ and `adopted` where that makes a difference. Called by `foreign`, and through it
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 
 from manifests.values.desired import Desired, Template, Workload
 from manifests.values.pod import Live, RuntimeRestart
@@ -62,6 +63,7 @@ def adopt(
     runtimes: Mapping[str, Sequence[ContainerFact]],
     unreadable: Iterable[str],
     rows: Mapping[str, Adopted],
+    placed: Mapping[str, str],
 ) -> Adoption:
     """Match foreign containers with workloads.
 
@@ -70,6 +72,7 @@ def adopt(
         runtimes: the containers of all nodes that can be read.
         unreadable: the nodes that cannot be read: their rows stay.
         rows: the rows of the ledger, by container id.
+        placed: the node of each replica, as far as the ledger knows it.
     """
     adopting = [workload for workload in desired.workloads if workload.adopt is not None]
     if not adopting and not rows:
@@ -98,7 +101,7 @@ def adopt(
             out.rows[fact.id] = row._replace(left=True)
             out.released.append(_with_ports(fact, set(row.ports)))
     for key, facts in sorted(matched.items()):
-        _Adopter(desired, by_key[key], runtimes, out).adopt(facts)
+        _Adopter(desired, by_key[key], runtimes, placed, out).adopt(facts)
     return out
 
 
@@ -118,9 +121,14 @@ class _Adopter:
     """Gives the containers of one workload their ordinals."""
 
     def __init__(
-        self, desired: Desired, workload: Workload, runtimes: Mapping[str, Sequence[ContainerFact]], out: Adoption
+        self,
+        desired: Desired,
+        workload: Workload,
+        runtimes: Mapping[str, Sequence[ContainerFact]],
+        placed: Mapping[str, str],
+        out: Adoption,
     ) -> None:
-        self.workload, self.out = workload, out
+        self.workload, self.placed, self.out = workload, placed, out
         self.instance = desired.instance.id
         self.ours = {
             fact.mark.ordinal
@@ -176,18 +184,22 @@ class _Adopter:
         self._replica(fact, Adopted(self.workload.key, ordinal, fact.node, fact.name))
 
     def _free(self, node: str, without_end: bool) -> int | None:
-        """The lowest free ordinal of this node; None when all are taken.
+        """The lowest free ordinal that belongs to this node or to none yet; None when all are taken.
+
+        Of those that belong to none, the first are those that would come to this node if replicas were created in turn.
 
         Args:
             without_end: the container is replaced anyway, so its ordinal may be above `spec.replicas`.
         """
-        nodes = self.workload.nodes
-        ordinal = nodes.index(node)
-        while without_end or ordinal < self.workload.replicas:
-            if ordinal not in self.taken:
+        nodes, replicas = self.workload.nodes, self.workload.replicas
+        in_turn = range(nodes.index(node), replicas, len(nodes))
+        for ordinal in (*in_turn, *range(replicas)):
+            place = self.placed.get(f"{self.workload.key}/{ordinal}", node)
+            if ordinal not in self.taken and place == node:
                 return ordinal
-            ordinal += len(nodes)
-        return None
+        if not without_end:
+            return None
+        return next(ordinal for ordinal in count(replicas) if ordinal not in self.taken)
 
     def _replica(self, fact: ContainerFact, row: Adopted) -> None:
         """Give the container its mark and its row."""

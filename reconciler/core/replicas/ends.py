@@ -70,6 +70,9 @@ def seen(fact: ContainerFact, known: Owned | None) -> Owned:
         before.ended_at if end is None else end.at,
         fact.oom_at or before.oom_at,
         fact.restarts,
+        before.node,
+        before.replica,
+        before.volumes,
     )
     return before if row == before else row
 

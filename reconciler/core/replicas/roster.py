@@ -81,7 +81,7 @@ class Roster:
     are the replicas that an operator renamed, by (node, name). `shares` gives, for workloads whose revisions have a share
     of the traffic, the share of each (of 10,000) by the workload's name; None while it is not known. `unreadable_nodes` are all
     nodes whose runtime cannot be read. `asked` says of containers, by id, how they are judged and reached, where that is not simply
-    as the manifest says; `selected` are their workloads' keys by the services that reach them.
+    as the manifest says; `selected` are their workloads' keys by the services that reach them. `placed` is the node of each replica.
     """
 
     groups: Mapping[str, Group]
@@ -98,6 +98,7 @@ class Roster:
     shares: Mapping[str, Mapping[str, int] | None] = field(default_factory=dict)
     asked: Mapping[str, Asked] = field(default_factory=dict)
     selected: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    placed: Mapping[str, str] = field(default_factory=dict)
 
     def container_of(self, workload: Workload, fact: ContainerFact | None) -> Probed:
         """The container with the probes by which this one is judged; those of the manifest where they are not known any more."""
@@ -119,11 +120,6 @@ class Roster:
             return FULL
         shares = self.shares[mark.workload]
         return None if shares is None else shares.get(mark.revision, 0)
-
-
-def node_of(workload: Workload, ordinal: int) -> str:
-    """The node of a replica."""
-    return workload.nodes[ordinal % len(workload.nodes)]
 
 
 def replica_name(workload: Workload, instance: str, ordinal: int) -> str:
@@ -178,10 +174,12 @@ def _stages(workload: Workload, rollout: Rollout | None, now: Now) -> _Stages:
     return _Stages(serving, frozenset(waiting - {"", serving}), frozenset(kept - {serving}), coming, shares)
 
 
-def _place(group: Group, belief: Belief, mark: Mark, stages: _Stages | None, grants: Container[str]) -> None:
+def _place(
+    group: Group, belief: Belief, mark: Mark, stages: _Stages | None, grants: Container[str], placed: Mapping[str, str]
+) -> None:
     """Add one container to the list of its role, by its revision, its ordinal and its node."""
     workload, fact = group.workload, belief.fact
-    misplaced = mark.ordinal >= workload.replicas or fact.node != node_of(workload, mark.ordinal)
+    misplaced = mark.ordinal >= workload.replicas or fact.node != placed.get(f"{workload.key}/{mark.ordinal}")
     if mark.revision == group.serving:
         if misplaced:
             group.surplus.append(belief)
@@ -196,9 +194,14 @@ def _place(group: Group, belief: Belief, mark: Mark, stages: _Stages | None, gra
 
 
 def sort_containers(
-    admitted: ForeignContainers, observed: Observed, ledger: Ledger, spec_of: Specs, now: Now
+    admitted: ForeignContainers,
+    observed: Observed,
+    ledger: Ledger,
+    spec_of: Specs,
+    placed: Mapping[str, str],
+    now: Now,
 ) -> Roster:
-    """The roster of every container that is observed. `spec_of` says by what each is judged."""
+    """The roster of every container that is observed. `spec_of` says by what each is judged, `placed` where each replica belongs."""
     desired, sight = admitted.desired, admitted.sight
     containers, leaving = admitted.containers, admitted.leaving
     groups = {
@@ -254,7 +257,7 @@ def sort_containers(
                 first_out = workload.strategy is Strategy.RECREATE
                 (group.surplus if first_out else group.outgoing).append(belief)
             else:
-                _place(group, belief, mark, stages.get(workload.name), ledger.grants)
+                _place(group, belief, mark, stages.get(workload.name), ledger.grants, placed)
     unreadable = sight.unknown_runtimes
     for group in groups.values():
         if group.outgoing and group.workload.strategy not in STAGED:
@@ -283,6 +286,7 @@ def sort_containers(
         shares={name: of_workload.shares for name, of_workload in stages.items()},
         asked=asked,
         selected=_selected(groups, asked) if asked else {},
+        placed=placed,
     )
 
 
