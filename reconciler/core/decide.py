@@ -86,7 +86,7 @@ def _pass(desired: Desired, observed: Observed, now: Now, before: Ledger, last: 
     admitted = foreign.admit(desired, observed, belief.sight_of(desired, observed, now))
     known, asked = specs.follow(admitted, observed)
     places = placement.place(admitted.desired, admitted.sight, observed.ledger)
-    containers = roster.sort_containers(admitted, observed, known, asked, places.nodes, now)
+    containers = roster.sort_containers(admitted, observed, known, asked, places, now)
     snap = Snapshot(admitted.desired, observed, admitted.sight, containers, now)
 
     # The ledger: what this look adds to it, one change after the other.
@@ -95,9 +95,7 @@ def _pass(desired: Desired, observed: Observed, now: Now, before: Ledger, last: 
     if fault is not None:
         rollouts.ledger = ledger  # no revision gets or loses traffic by a decision that cannot be remembered
     if rollouts.ledger.rollouts != ledger.rollouts:
-        snap = replace(
-            snap, roster=roster.sort_containers(admitted, observed, rollouts.ledger, asked, places.nodes, now)
-        )
+        snap = replace(snap, roster=roster.sort_containers(admitted, observed, rollouts.ledger, asked, places, now))
     ledger = rollouts.ledger
     for learn in _LEARN:
         ledger = learn(snap, ledger)

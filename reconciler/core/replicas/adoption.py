@@ -8,7 +8,7 @@ and `adopted` where that makes a difference. Called by `foreign`, and through it
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count
+from itertools import chain, count
 
 from manifests.values.desired import Desired, Template, Workload
 from manifests.values.pod import Live, RuntimeRestart
@@ -45,6 +45,9 @@ class Adoption:
 
 NOTHING = Adoption()
 
+NOWHERE: Mapping[str, str] = {}
+"""No replica has a node yet."""
+
 
 def matches(workload: Workload, fact: ContainerFact) -> bool:
     """Whether `spec.adopt` of a workload matches this container, by its name or by all of the labels."""
@@ -63,7 +66,7 @@ def adopt(
     runtimes: Mapping[str, Sequence[ContainerFact]],
     unreadable: Iterable[str],
     rows: Mapping[str, Adopted],
-    placed: Mapping[str, str],
+    placed: Mapping[str, str] = NOWHERE,
 ) -> Adoption:
     """Match foreign containers with workloads.
 
@@ -193,13 +196,14 @@ class _Adopter:
         """
         nodes, replicas = self.workload.nodes, self.workload.replicas
         in_turn = range(nodes.index(node), replicas, len(nodes))
-        for ordinal in (*in_turn, *range(replicas)):
+        for ordinal in chain(in_turn, range(replicas)):
             place = self.placed.get(f"{self.workload.key}/{ordinal}", node)
             if ordinal not in self.taken and place == node:
                 return ordinal
         if not without_end:
             return None
-        return next(ordinal for ordinal in count(replicas) if ordinal not in self.taken)
+        beyond: int = next(ordinal for ordinal in count(replicas) if ordinal not in self.taken)
+        return beyond
 
     def _replica(self, fact: ContainerFact, row: Adopted) -> None:
         """Give the container its mark and its row."""

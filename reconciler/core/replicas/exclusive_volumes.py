@@ -38,12 +38,18 @@ def declared(desired: Desired) -> Mapping[str, tuple[str, tuple[str, ...]]]:
 
 def unseen(snap: Snapshot, workload: Workload, replica: str) -> Hold | None:
     """The hold of a replica with an exclusive volume while a container of it may run on a node that cannot be read."""
-    silent, ledger = snap.sight.unknown_runtimes, snap.observed.ledger
-    if not silent or not claims.of_workload(workload).volumes:
+    if not snap.roster.unreadable_nodes or not claims.of_workload(workload).volumes:
         return None
     volume = min(claims.of_workload(workload).volumes)
-    nodes = sorted({row.node for row in ledger.owned.values() if row.node in silent and row.replica == replica})
+    nodes = sorted(_silent(snap, replica).union(snap.roster.unread))
     return _unseen(replica, f"create {replica}", nodes, volume, HeldAction(Act.CREATE)) if nodes else None
+
+
+def _silent(snap: Snapshot, replica: str) -> frozenset[str]:
+    """The nodes that cannot be read and that had a container of this replica."""
+    silent = snap.sight.unknown_runtimes
+    rows = snap.observed.ledger.owned.values() if silent else ()
+    return frozenset(row.node for row in rows if row.node in silent and row.replica == replica)
 
 
 def _unseen(obj: str, action: str, nodes: list[str], volume: str, held: HeldAction) -> Hold:
@@ -119,10 +125,11 @@ class Starts:
 
     def _hidden(self, user: _User) -> list[str]:
         """Nodes that cannot be read and where a container of this replica may run."""
-        silent = self.snap.sight.unknown_runtimes
-        rows = self.ledger.owned.values() if silent else ()
-        nodes = {row.node for row in rows if row.node in silent and row.replica == user.replica}
-        return sorted(nodes | {node for node in self.ledger.unread if node in silent})
+        nodes = _silent(self.snap, user.replica)
+        fact = user.fact
+        if fact.state is ContainerState.CREATED or fact.exit_cause is ExitCause.STOPPED_BY_US:
+            nodes = nodes.union(self.snap.roster.unread)  # it may have been on its way from there, or to there
+        return sorted(nodes)
 
     def _others(self, user: _User) -> Iterator[_User]:
         for other in self._users.values():

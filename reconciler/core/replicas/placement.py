@@ -66,7 +66,7 @@ def place(desired: Desired, sight: Sight, ledger: Ledger) -> Placement:
             else:
                 left.append((workload, ordinal))
     if not left:
-        return Placement(known if len(nodes) == len(known) else nodes, unread)
+        return Placement(known if nodes == known else nodes, unread)
     left.sort(key=lambda unplaced: (unplaced[0].key, unplaced[1]))
     left = _recall(desired, sight, ledger, left, nodes)
     holds = _Choice(desired, sight, unread, nodes).choose(left) if left else []
@@ -74,9 +74,9 @@ def place(desired: Desired, sight: Sight, ledger: Ledger) -> Placement:
 
 
 def _unread(desired: Desired, sight: Sight, ledger: Ledger) -> Mapping[str, bool]:
-    """The nodes that have not been read since the ledger has places; True: something of this instance was there before."""
+    """The nodes that have not been read since the places were lost; True: something of this instance was there before."""
     silent = sight.unknown_runtimes
-    if ledger.placed:
+    if ledger.placed or (ledger.revisions and not ledger.unread):
         left = {node: lost for node, lost in ledger.unread.items() if node in silent}
         return ledger.unread if len(left) == len(ledger.unread) else left
     if not silent:
@@ -85,7 +85,8 @@ def _unread(desired: Desired, sight: Sight, ledger: Ledger) -> Mapping[str, bool
     lost = any(
         fact.mark is not None and fact.mark.instance == instance for facts in sight.runtimes.values() for fact in facts
     ) or any(member.ours for pool in sight.pools.values() for member in pool.members)
-    now = dict.fromkeys(sorted(silent), lost)
+    known = ledger.unread or dict.fromkeys(silent, False)
+    now = {node: lost or known[node] for node in sorted(known) if node in silent}
     return ledger.unread if now == ledger.unread else now
 
 
@@ -97,6 +98,8 @@ def _recall(
 ) -> list[tuple[Workload, int]]:
     """Place the replicas whose containers show where they are. Returns those that are still without a node."""
     shown = _shown(desired, sight, ledger)
+    # A ledger of an older version: until now, replicas were on the nodes in turn.
+    in_turn = not ledger.placed and not ledger.unread
     rest: list[tuple[Workload, int]] = []
     taken: dict[str, set[str]] = {}
     for workload, ordinal in left:
@@ -107,6 +110,9 @@ def _recall(
         of_node = shown.get(f"{key}/{ordinal}", {})
         free = [(order, node) for node, order in of_node.items() if node not in taken.get(key, ())]
         found = next((node for _, node in sorted(free) if node in workload.nodes), None)
+        if found is None and in_turn and key in ledger.revisions:
+            turn = workload.nodes[ordinal % len(workload.nodes)]
+            found = None if turn in taken.get(key, ()) else turn
         if found is None:
             rest.append((workload, ordinal))
             continue

@@ -28,6 +28,7 @@ from reconciler.core.model.observed import Observed
 from reconciler.core.model.revision import FULL, Rollout, Standing, keeps
 from reconciler.core.replicas import specs
 from reconciler.core.replicas.foreign import ForeignContainers
+from reconciler.core.replicas.placement import Placement
 from reconciler.core.replicas.specs import Asked, Specs
 
 _DOWN = {ContainerState.CREATED, ContainerState.EXITED}
@@ -81,7 +82,8 @@ class Roster:
     are the replicas that an operator renamed, by (node, name). `shares` gives, for workloads whose revisions have a share
     of the traffic, the share of each (of 10,000) by the workload's name; None while it is not known. `unreadable_nodes` are all
     nodes whose runtime cannot be read. `asked` says of containers, by id, how they are judged and reached, where that is not simply
-    as the manifest says; `selected` are their workloads' keys by the services that reach them. `placed` is the node of each replica.
+    as the manifest says; `selected` are their workloads' keys by the services that reach them. `placed` is the node of each
+    replica; on `unread` nodes there may be replicas of which nothing is known.
     """
 
     groups: Mapping[str, Group]
@@ -99,6 +101,7 @@ class Roster:
     asked: Mapping[str, Asked] = field(default_factory=dict)
     selected: Mapping[str, Sequence[str]] = field(default_factory=dict)
     placed: Mapping[str, str] = field(default_factory=dict)
+    unread: Sequence[str] = ()
 
     def container_of(self, workload: Workload, fact: ContainerFact | None) -> Probed:
         """The container with the probes by which this one is judged; those of the manifest where they are not known any more."""
@@ -198,10 +201,10 @@ def sort_containers(
     observed: Observed,
     ledger: Ledger,
     spec_of: Specs,
-    placed: Mapping[str, str],
+    places: Placement,
     now: Now,
 ) -> Roster:
-    """The roster of every container that is observed. `spec_of` says by what each is judged, `placed` where each replica belongs."""
+    """The roster of every container that is observed. `spec_of` says by what each is judged, `places` where each replica belongs."""
     desired, sight = admitted.desired, admitted.sight
     containers, leaving = admitted.containers, admitted.leaving
     groups = {
@@ -257,7 +260,7 @@ def sort_containers(
                 first_out = workload.strategy is Strategy.RECREATE
                 (group.surplus if first_out else group.outgoing).append(belief)
             else:
-                _place(group, belief, mark, stages.get(workload.name), ledger.grants, placed)
+                _place(group, belief, mark, stages.get(workload.name), ledger.grants, places.nodes)
     unreadable = sight.unknown_runtimes
     for group in groups.values():
         if group.outgoing and group.workload.strategy not in STAGED:
@@ -286,7 +289,8 @@ def sort_containers(
         shares={name: of_workload.shares for name, of_workload in stages.items()},
         asked=asked,
         selected=_selected(groups, asked) if asked else {},
-        placed=placed,
+        placed=places.nodes,
+        unread=tuple(places.unread),
     )
 
 
