@@ -355,7 +355,7 @@ def _why_surplus(snap: Snapshot, group: Group, fact: ContainerFact, mark: Mark) 
     message = f"the replica belongs to {node}"
     if fact.node not in workload.nodes:
         message = f"spec.nodes does not name {fact.node}, so the replica moves to {node}"
-    if workload.strategy is Strategy.RECREATE and mark.revision == workload.template.revision:
+    if workload.strategy is Strategy.RECREATE and not fact.adopted:
         return Kind.RECREATE, Reason.NODE_CHANGED, f"{message}; {why_first(workload)}"
     return Kind.RETIRE, Reason.NODE_CHANGED, message
 

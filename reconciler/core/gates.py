@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from manifests.values.desired import SECOND, Workload
 from manifests.values.limits import Held
-from manifests.values.rollouts import STAGED
+from manifests.values.rollouts import STAGED, Strategy
 from providers.facts import ContainerFact, ContainerState, ProbeValue
 from reconciler.core.actions.steps import weight_id
 from reconciler.core.dns.floors import NameFloors
@@ -235,7 +235,8 @@ class _Gate:
             message = replacement.replaced(group, counts, retiring)
         if want.kind is Kind.RECREATE and want.cause in REPLACED and want.ordinal not in group.current:
             message = f"{want.container} stays until its replacement has been created"
-        if want.kind is Kind.RETIRE and want.cause is Reason.NODE_CHANGED and (available or unknown):
+        beside = workload.strategy is not Strategy.RECREATE
+        if want.kind is Kind.RETIRE and want.cause is Reason.NODE_CHANGED and beside and (available or unknown):
             successor = group.current.get(want.ordinal)
             arrives = FOREVER if successor is None else availability.available_at(successor, workload.min_ready)
             if arrives > self.now.steady:

@@ -104,6 +104,7 @@ class Starts:
     def __init__(self, snap: Snapshot, grants: Mapping[str, Grant]) -> None:
         self.snap, self.grants = snap, grants
         self.ledger: Ledger = snap.observed.ledger
+        self.calls = snap.observed.busy | snap.observed.under_way
         self.begun: list[_User] = []
 
     def ask(self, step: Step, action: StartContainer) -> Hold | Wait | None:
@@ -143,9 +144,9 @@ class Starts:
                 yield other
 
     def _runs(self, user: _User, other: _User) -> bool:
-        """Whether the other container runs, will be started again by its restart, or may be started by its runtime."""
+        """Whether the other container runs, or may: a call on it is under way, its restart goes on, or its runtime may start it."""
         fact, grant = other.fact, self.grants.get(other.fact.id)
-        if fact.state in UP:
+        if fact.state in UP or fact.name in self.calls:
             return True
         mine = self.grants.get(user.fact.id)
         if grant is not None and grant.cause in RESTARTS and not grant.recreate:
@@ -161,7 +162,7 @@ class Starts:
             user.claims.volumes & (other.claims.volumes | other.claims.written)
             or other.claims.volumes & user.claims.written
         )
-        runs = "runs" if fact.state in UP else "may be started by its runtime"
+        runs = "runs" if fact.state in UP else "may be started"
         message = f"{fact.name} on {fact.node} {runs}, and only one container may have volume {min(shared)}"
         leaves = other.role is not _Role.FOREIGN and fact.id not in self.snap.roster.leaving
         if (

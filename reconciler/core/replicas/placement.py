@@ -6,6 +6,7 @@ read. Only for what is left a node is chosen: the one with the fewest replicas o
 it ask for, then the first in `spec.nodes`. A node that cannot be read is never chosen. `decide` calls `place` before it sorts containers.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush, heapreplace
@@ -88,6 +89,30 @@ def _unread(desired: Desired, sight: Sight, ledger: Ledger) -> Mapping[str, bool
     known = ledger.unread or dict.fromkeys(silent, False)
     now = {node: lost or known[node] for node in sorted(known) if node in silent}
     return ledger.unread if now == ledger.unread else now
+
+
+def spread(workload: Workload, placed: Mapping[str, str]) -> Mapping[str, int]:
+    """How many replicas of a workload each node has; empty where there is only one node to choose from."""
+    if len(workload.nodes) < 2:
+        return {}
+    nodes = (placed.get(f"{workload.key}/{ordinal}") for ordinal in range(workload.replicas))
+    return Counter(node for node in nodes if node is not None)
+
+
+def why(workload: Workload, node: str, place: str | None, counts: Mapping[str, int]) -> str | None:
+    """Why a container is on its node, or leaves it; None where there is nothing to say.
+
+    Args:
+        node: where the container is.
+        place: the node of its replica.
+        counts: the result of `spread`.
+    """
+    if place is not None and place != node:
+        cause = "another container is its replica" if node in workload.nodes else f"spec.nodes does not name {node}"
+        return f"its replica belongs to {place}: {cause}"
+    if place is None or not counts:
+        return None
+    return f"its replica keeps {node}, which has {counts.get(node, 0)} of {workload.replicas}"
 
 
 # --- what containers show ---------------------------------------------------------------------------------------------

@@ -22,9 +22,9 @@ from reconciler.core.model.ledger import Grant, Ledger
 from reconciler.core.model.observed import Observed
 from reconciler.core.model.reasons import Act, Hold, Rule
 from reconciler.core.model.revision import why_failed
-from reconciler.core.replicas import memory
+from reconciler.core.replicas import memory, placement
 from reconciler.core.replicas.availability import Availability
-from reconciler.core.replicas.roster import Roster, replica_name
+from reconciler.core.replicas.roster import Group, Roster, replica_name
 from reconciler.core.replicas.snapshot import Snapshot
 from reconciler.core.rollouts import replacement
 from reconciler.core.status import endpoints, revisions, serving
@@ -197,7 +197,10 @@ def _context(status: Status, holds: Sequence[Hold], facts: Mapping[tuple[str, st
     return _Context(recreated, failed, held, asked, _weights(status, facts), carrying)
 
 
-def _replica(status: Status, key: str, belief: Belief, role: str, context: _Context, now: Now) -> dict[str, Any]:
+def _replica(
+    status: Status, group: Group, belief: Belief, role: str, context: _Context, spread: Mapping[str, int], now: Now
+) -> dict[str, Any]:
+    key = group.workload.key
     fact, ledger = belief.fact, status.observed.ledger
     replica = memory.replica_of(key, fact.mark.ordinal if fact.mark else -1)
     grant = ledger.grants.get(fact.id) or (context.recreated.get(replica) if role == "current" else None)
@@ -208,6 +211,7 @@ def _replica(status: Status, key: str, belief: Belief, role: str, context: _Cont
         "replica": replica,
         "container": fact.name,
         "node": fact.node,
+        "placement": placement.why(group.workload, fact.node, status.roster.placed.get(replica), spread),
         "role": role,
         "state": state.value,
         "runtime": fact.state.value,
@@ -236,12 +240,12 @@ def _workload(status: Status, workload: WorkloadStatus, instance: str, context: 
         existing: Container[int] = range(workload.wanted)
     else:
         existing = replacement.existing(group)
-    template = group.workload.template
+    template, spread = group.workload.template, placement.spread(group.workload, status.roster.placed)
     return {
         **workload._asdict(),
         "condition": workload.condition.value,
         "containers": [container.name for container in (template.container, *template.sidecars)],
-        "replicas": [_replica(status, workload.key, belief, role, context, now) for belief, role in members],
+        "replicas": [_replica(status, group, belief, role, context, spread, now) for belief, role in members],
         "serving": serving.rows(status.observed.ledger, group, context.carrying),
         "suspended_by": _suspended_by(status, group.workload, now),
         "missing": [
