@@ -15,6 +15,7 @@ from reconciler.core.forecast import forecast
 from reconciler.core.model.reasons import Rule
 from tests.laws.examples import examples
 from tests.laws.helpers import ready, stops
+from tests.laws.watchdog import Watchdog
 from tests.sim.manifest import Shop, Spec, shop
 from tests.sim.world import World
 
@@ -36,6 +37,15 @@ def watch_pool(world: World, pool: str = "web") -> list[int]:
     """How many members have weight after each write."""
     counts: list[int] = []
     world.checks.append(lambda _: counts.append(sum(weight > 0 for weight in world.weights(pool).values())))
+    return counts
+
+
+def watch_up(world: World) -> list[int]:
+    """How many containers run after each write."""
+    counts: list[int] = []
+    world.checks.append(
+        lambda _: counts.append(sum(item.up for of_node in world.outside.nodes.values() for item in of_node.values()))
+    )
     return counts
 
 
@@ -88,7 +98,7 @@ def test_new_replicas_go_to_the_node_with_the_fewest(worlds):
 
 def test_a_node_that_is_taken_off_moves_only_its_replicas(worlds):
     world = ready(worlds(shop(replicas=6, nodes=FOUR[:3]), nodes=FOUR))
-    before, pool = places(world), watch_pool(world)
+    before, pool, up = places(world), watch_pool(world), watch_up(world)
     moved(world, nodes=("node-a", "node-c", "node-d"))
     world.run(900 * SECOND)
     after = places(world)
@@ -97,6 +107,7 @@ def test_a_node_that_is_taken_off_moves_only_its_replicas(worlds):
     }
     assert [after[o] for o, node in sorted(before.items()) if node == "node-b"] == ["node-d", "node-d"]
     assert len(stops(world)) == 2
+    assert min(up) >= 6 - world.shop.specs[0].max_unavailable
     assert min(pool) >= 6  # the new one gets traffic before the old one leaves
     assert set(world.outside.nodes["node-b"]) == set()
 
@@ -191,6 +202,7 @@ def test_nothing_moves_without_need(seed):
     """Nodes come and go, replicas are added and removed, the program is killed, its ledger is lost."""
     chance = random.Random(seed)
     world = World(shop(replicas=3, nodes=FOUR[:2]), nodes=FOUR)
+    world.dog = Watchdog(world)
     try:
         world.run(90 * SECOND)
         for _ in range(6):
@@ -226,7 +238,7 @@ def test_nothing_moves_without_need(seed):
 # --- exclusive volumes ----------------------------------------------------------------------------------------------------
 
 
-def test_a_replica_with_an_exclusive_volume_stops_before_it_starts_elsewhere(worlds):
+def test_a_replica_with_an_exclusive_volume_stops_before_it_moves(worlds):
     world = ready(worlds(Shop((DB,)), nodes=FOUR[:2]))
     running = watch_volume(world)
     moved(world, nodes=("node-b",))
@@ -327,6 +339,7 @@ def test_an_exclusive_volume_is_never_used_twice(seed):
     """Nodes come, go, fall silent and return; the program is killed anywhere; its ledger is lost; containers crash and vanish."""
     chance = random.Random(seed)
     world = World(Shop((DB,)), nodes=FOUR[:3])
+    world.dog = Watchdog(world)
     watch_volume(world)
     try:
         world.run(90 * SECOND)
