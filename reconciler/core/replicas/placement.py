@@ -44,8 +44,7 @@ class Placement:
 
 def place(desired: Desired, sight: Sight, ledger: Ledger) -> Placement:
     """The node of every replica that the manifests declare."""
-    known = ledger.placed
-    unread = _unread(desired, sight, ledger)
+    known, unread = ledger.placed, _unread(desired, sight, ledger)
     nodes: dict[str, str] = {}
     left: list[tuple[Workload, int]] = []
     allowed: dict[int, frozenset[str]] = {}
@@ -55,23 +54,44 @@ def place(desired: Desired, sight: Sight, ledger: Ledger) -> Placement:
         of_workload = allowed.get(id(workload.nodes))
         if of_workload is None:  # usually many workloads share one list
             of_workload = allowed[id(workload.nodes)] = frozenset(workload.nodes)
-        key, lonely = workload.key, claims.of_workload(workload).alone
-        taken: set[str] = set()
-        for ordinal in range(workload.replicas):
-            replica = f"{key}/{ordinal}"
-            node = known.get(replica) if len(workload.nodes) > 1 else workload.nodes[0]
-            if node in of_workload and node is not None and node not in taken:
+        before = len(left)
+        if len(of_workload) == 1:
+            nodes.update(dict.fromkeys(replicas_of(workload), workload.nodes[0]))
+            continue
+        for ordinal, replica in enumerate(replicas_of(workload)):
+            node = known.get(replica)
+            if node is not None and node in of_workload:
                 nodes[replica] = node
-                if lonely:
-                    taken.add(node)
             else:
                 left.append((workload, ordinal))
+        if claims.of_workload(workload).alone:
+            left[before:] = _apart(workload, nodes)
     if not left:
         return Placement(known if nodes == known else nodes, unread)
     left.sort(key=lambda unplaced: (unplaced[0].key, unplaced[1]))
     left = _recall(desired, sight, ledger, left, nodes)
     holds = _Choice(desired, sight, unread, nodes).choose(left) if left else []
     return Placement(known if nodes == known else nodes, unread, tuple(holds))
+
+
+def replicas_of(workload: Workload) -> list[str]:
+    """The keys of the replicas of a workload, by ordinal."""
+    key = workload.key
+    return [f"{key}/{ordinal}" for ordinal in range(workload.replicas)]
+
+
+def _apart(workload: Workload, nodes: dict[str, str]) -> list[tuple[Workload, int]]:
+    """Of replicas that cannot share a node, only the first one on each keeps it. Returns those without a node."""
+    taken: set[str] = set()
+    left: list[tuple[Workload, int]] = []
+    for ordinal, replica in enumerate(replicas_of(workload)):
+        node = nodes.get(replica)
+        if node is not None and node not in taken:
+            taken.add(node)
+        else:
+            nodes.pop(replica, None)
+            left.append((workload, ordinal))
+    return left
 
 
 def _unread(desired: Desired, sight: Sight, ledger: Ledger) -> Mapping[str, bool]:

@@ -34,6 +34,8 @@ NEW_SECTIONS = {
     "held_ttls",
     "written",
     "pointers_known",
+    "placed",
+    "unread",
 }
 NEW_RULES = {
     Rule.DRAIN_DEADLINE,
@@ -44,8 +46,17 @@ NEW_RULES = {
     Rule.SOURCE_UNREADABLE,
     Rule.PROBE_ENGINE,
     Rule.DECISION_FAILED,
+    Rule.NO_NODE,
+    Rule.VOLUME_IN_USE,
 }
-NEW_REASONS = {Reason.DRAIN_DEADLINE, Reason.MOVED, Reason.POLICY_LOST, Reason.SPEC_LOST}
+NEW_REASONS = {
+    Reason.DRAIN_DEADLINE,
+    Reason.MOVED,
+    Reason.NODE_CHANGED,
+    Reason.POLICY_LOST,
+    Reason.SPEC_LOST,
+    Reason.VOLUME_IN_USE,
+}
 NEW_WAITING = {Waiting.PUBLISHED, Waiting.STEADY}
 """What later versions have added."""
 
