@@ -21,7 +21,7 @@ from reconciler.core.limits import suspensions
 from reconciler.core.limits.suspensions import Subject
 from reconciler.core.model.instant import Now, due
 from reconciler.core.model.ledger import Grant
-from reconciler.core.model.reasons import Act, HeldAction, Wait, Waiting
+from reconciler.core.model.reasons import Act, HeldAction, Reason, Wait, Waiting
 from reconciler.core.replicas import availability, exit_times
 from reconciler.core.replicas.roster import Group, Roster
 from reconciler.core.replicas.snapshot import Snapshot
@@ -201,6 +201,8 @@ def carry_on(snap: Snapshot, weights: Weights, names: Names, out: Outbox) -> Non
                 if progress.despite
                 else "out of rotation and drained"
             )
+            if grant.cause is Reason.NODE_CHANGED and grant.object in snap.roster.placed:
+                message = f"{message} on {fact.node}; its replica belongs to {snap.roster.placed[grant.object]}"
             if first and group is not None:
                 message = f"{message}; {differences.why_first(group.workload)}"
             out.put(steps.stop(progress.grant, fact, grace, links, key, message))

@@ -132,7 +132,7 @@ def why(workload: Workload, node: str, place: str | None, counts: Mapping[str, i
         return f"its replica belongs to {place}: {cause}"
     if place is None or not counts:
         return None
-    return f"its replica keeps {node}, which has {counts.get(node, 0)} of {workload.replicas}"
+    return f"its replica keeps {node}, which has {counts.get(node, 0)} of {workload.replicas} replicas"
 
 
 # --- what containers show ---------------------------------------------------------------------------------------------

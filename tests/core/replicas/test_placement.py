@@ -219,7 +219,7 @@ def test_an_adopted_container_gets_an_ordinal_of_its_node():
 def test_why_a_container_is_where_it_is():
     workload = desired(WEB).workloads[0]
     counts = spread(workload, placed("a", "a", "b"))
-    assert why(workload, "a", "a", counts) == "its replica keeps a, which has 2 of 3"
+    assert why(workload, "a", "a", counts) == "its replica keeps a, which has 2 of 3 replicas"
     assert why(workload, "d", "b", counts) == "its replica belongs to b: spec.nodes does not name d"
     assert why(workload, "a", "b", counts) == "its replica belongs to b: another container is its replica"
     assert why(workload, "a", None, counts) is None
