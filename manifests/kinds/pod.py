@@ -264,7 +264,7 @@ class Volume(Model):
     access_mode: Literal["ReadWriteMany", "ReadWriteOncePod"] = Field(
         "ReadWriteMany",
         description="With `ReadWriteOncePod` one replica on a node has the volume: a rollout stops the old replica before the new "
-        "one starts, and another workload of the node may only mount it `readOnly`.",
+        "one starts, also on another node, and another workload of the node may only mount it `readOnly`.",
     )
 
     @model_validator(mode="after")

@@ -144,7 +144,9 @@ class WorkloadSpec(Model):
     """Template, replicas, nodes and limits of the workload."""
 
     nodes: Annotated[Items[Name], unique("node")] = Field(
-        (), description="Runtime providers to spread the replicas over, in turn; by default the only one."
+        (),
+        description="Runtime providers that may run the replicas; by default the only one. A replica keeps its node for as long as "
+        "it is in this list; new replicas go to the node with the fewest, and the order decides between equals.",
     )
     replicas: Annotated[int, Field(ge=0, le=1000)] = Field(1, description="Number of replicas.")
     min_ready_seconds: WholeSeconds = Field(

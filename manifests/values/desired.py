@@ -207,7 +207,7 @@ class Adopt:
 class Workload:
     """Replicas of one template. `max_unavailable` is a count: a percentage is resolved against `replicas`.
 
-    Replica `n` runs on `nodes[n % len(nodes)]`; a node is the name of a runtime provider, and `nodes` is always a `Nodes`. A replica stops once it has had no
+    Replicas run on `nodes`, each of which is the name of a runtime provider; the core spreads them. `nodes` is always a `Nodes`. A replica stops once it has had no
     requests in flight for `drain_min`, at the latest `drain_max` after weight 0 (ns). `strategy` is also RECREATE where the
     template has a host port or an exclusive volume. `restart_only` is never declared: the core sets it on a group of foreign
     containers that are only restarted for their health.

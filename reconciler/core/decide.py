@@ -32,6 +32,7 @@ from reconciler.core.replicas import (
     foreign,
     image_pins,
     memory,
+    placement,
     roster,
     specs,
     templates,
@@ -84,16 +85,17 @@ def _pass(desired: Desired, observed: Observed, now: Now, before: Ledger, last: 
     # Facts: which ones may be used, which containers this instance manages, how each is judged, and which role each has.
     admitted = foreign.admit(desired, observed, belief.sight_of(desired, observed, now))
     known, asked = specs.follow(admitted, observed)
-    containers = roster.sort_containers(admitted, observed, known, asked, now)
+    places = placement.place(admitted.desired, admitted.sight, observed.ledger)
+    containers = roster.sort_containers(admitted, observed, known, asked, places, now)
     snap = Snapshot(admitted.desired, observed, admitted.sight, containers, now)
 
     # The ledger: what this look adds to it, one change after the other.
-    ledger = admitted.remember(memory.remember(snap, known))
+    ledger = places.remember(admitted.remember(memory.remember(snap, known)))
     rollouts = revisions.follow(snap, ledger)
     if fault is not None:
         rollouts.ledger = ledger  # no revision gets or loses traffic by a decision that cannot be remembered
     if rollouts.ledger.rollouts != ledger.rollouts:
-        snap = replace(snap, roster=roster.sort_containers(admitted, observed, rollouts.ledger, asked, now))
+        snap = replace(snap, roster=roster.sort_containers(admitted, observed, rollouts.ledger, asked, places, now))
     ledger = rollouts.ledger
     for learn in _LEARN:
         ledger = learn(snap, ledger)
@@ -151,6 +153,7 @@ def _pass(desired: Desired, observed: Observed, now: Now, before: Ledger, last: 
 
     stages = (*tried, rollouts, missing, gated, out, weights)
     holds = {hold for stage in (admitted, names, drained, *stages) for hold in stage.holds} | {
+        *places.holds,
         *_unknown(snap),
         *observed.faults,
     }

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from manifests.values.desired import SECOND, OnSecretChange, Workload
 from manifests.values.pod import Live
 from manifests.values.rollouts import STAGED, Strategy
-from providers.facts import ContainerFact, ContainerState, ExitCause, ProbeValue
+from providers.facts import ContainerFact, ContainerState, ExitCause, Mark, ProbeValue
 from reconciler.core.exits.grants import RESTARTS
 from reconciler.core.healing import restart_history
 from reconciler.core.health import overrides, precedence
@@ -22,7 +22,7 @@ from reconciler.core.model.ledger import Grant, Ledger
 from reconciler.core.model.reasons import Hold, Reason, Rule, Wait, Waiting
 from reconciler.core.model.revision import why_failed
 from reconciler.core.model.want import Kind, Want
-from reconciler.core.replicas import availability, ends, memory, roster
+from reconciler.core.replicas import availability, ends, exclusive_volumes, memory, roster
 from reconciler.core.replicas.roster import Group
 from reconciler.core.replicas.snapshot import Snapshot
 from reconciler.core.rollouts import replacement
@@ -227,10 +227,12 @@ def _missing(
     for ordinal in range(workload.replicas):
         if ordinal in exist:
             continue
-        name, node = roster.replica_name(workload, instance, ordinal), roster.node_of(workload, ordinal)
         if ordinal in unknown:
             continue  # it may exist on a node that cannot be read; a hold names that node
         obj = memory.replica_of(workload.key, ordinal)
+        name, node = roster.replica_name(workload, instance, ordinal), snap.roster.placed.get(obj)
+        if node is None:
+            continue  # a hold says why it has no node
         if obj in snap.roster.claimed:
             continue  # the container there may be this replica; a hold names it
         if (node, name) in snap.roster.renamed:
@@ -242,6 +244,10 @@ def _missing(
             message = f"container {name} on {node} does not belong to instance {instance}"
             next_step = f"remove it, or rename it: docker rename {name} OTHER-NAME"
             out.holds.append(Hold(obj, f"create {name}", Rule.NAME_TAKEN, message, next_step=next_step))
+            continue
+        hold = exclusive_volumes.unseen(snap, workload, obj)
+        if hold is not None:
+            out.holds.append(hold)
             continue
         message = f"no container of revision {workload.template.revision[:8]}"
         want = Want(f"create {name}", obj, Kind.CREATE, Reason.MISSING, message, name, node, ordinal, workload)
@@ -319,7 +325,10 @@ def _outdated(snap: Snapshot, group: Group, ledger: Ledger, out: Differences) ->
             message, kind = f"{old} is replaced by revision {revision[:8]}", Kind.RETIRE
             if group.workload.strategy is Strategy.RECREATE and mark.ordinal < group.workload.replicas:
                 message, kind = f"{message}; {why_first(group.workload)}", Kind.RECREATE
-            out.wants.append(_want(group, mark.ordinal, kind, Reason.TEMPLATE_CHANGED, message, belief))
+            cause, double = Reason.TEMPLATE_CHANGED, exclusive_volumes.doubled(group, belief)
+            if double is not None:
+                kind, cause, message = Kind.RETIRE, Reason.VOLUME_IN_USE, _why_double(double)
+            out.wants.append(_want(group, mark.ordinal, kind, cause, message, belief))
     for belief in group.surplus:
         mark = belief.fact.mark
         if mark is not None and belief.fact.id in snap.roster.leaving:
@@ -330,9 +339,34 @@ def _outdated(snap: Snapshot, group: Group, ledger: Ledger, out: Differences) ->
             continue  # stopped because it is surplus, and reconcile does not remove adopted containers
         elif mark is not None and belief.fact.id not in grants:
             failed = why_failed(ledger.rollouts.get(group.workload.key), mark.revision)
-            cause = Reason.SURPLUS if failed is None else Reason.REVISION_FAILED
-            message = failed or f"the manifest wants {group.workload.replicas} replicas"
-            out.wants.append(_want(group, mark.ordinal, Kind.RETIRE, cause, message, belief))
+            kind, cause, message = _why_surplus(snap, group, belief.fact, mark)
+            if failed is not None:
+                kind, cause, message = Kind.RETIRE, Reason.REVISION_FAILED, failed
+            double = exclusive_volumes.doubled(group, belief)
+            if double is not None:
+                kind, cause, message = Kind.RETIRE, Reason.VOLUME_IN_USE, _why_double(double)
+            out.wants.append(_want(group, mark.ordinal, kind, cause, message, belief))
+
+
+def _why_surplus(snap: Snapshot, group: Group, fact: ContainerFact, mark: Mark) -> tuple[Kind, Reason, str]:
+    """Why a container is surplus: there are fewer replicas now, or its replica belongs to another node.
+
+    Where the old container goes first, the move is a recreation: the new one is created on the other node before, and starts after.
+    """
+    workload = group.workload
+    node = snap.roster.placed.get(memory.replica_of(workload.key, mark.ordinal))
+    if mark.ordinal >= workload.replicas or node is None or node == fact.node:
+        return Kind.RETIRE, Reason.SURPLUS, f"the manifest wants {workload.replicas} replicas"
+    message = f"the replica belongs to {node}"
+    if fact.node not in workload.nodes:
+        message = f"spec.nodes does not name {fact.node}, so the replica moves to {node}"
+    if workload.strategy is Strategy.RECREATE and not fact.adopted:
+        return Kind.RECREATE, Reason.NODE_CHANGED, f"{message}; {why_first(workload)}"
+    return Kind.RETIRE, Reason.NODE_CHANGED, message
+
+
+def _why_double(other: ContainerFact) -> str:
+    return f"{other.name} on {other.node} runs at its place, and only one container may have their volume"
 
 
 def _released(group: Group, belief: Belief, grants: Mapping[str, Grant], out: Differences) -> None:

@@ -90,7 +90,7 @@ def _available(workload: Workload, belief: Belief | None, now: Now) -> bool:
 
 def _member(grant: Grant, workload: Workload, belief: Belief, current: bool, exit_: Exit, now: Now) -> Progress:
     """The next thing to do with a container of a workload."""
-    if grant.recreate and (not current or grant.cause is not Reason.TEMPLATE_CHANGED):
+    if grant.recreate and (not current or grant.cause not in grants.REPLACED):
         return sequence.recreate(grant, belief, exit_, workload, now)
     if grant.cause in grants.RESTARTS:
         return sequence.restart(grant, belief, exit_, workload, _available(workload, belief, now), now)
@@ -195,12 +195,14 @@ def carry_on(snap: Snapshot, weights: Weights, names: Names, out: Outbox) -> Non
             elif workload is not None:
                 probed = snap.roster.container_of(workload, fact)
                 grace = restart_gates.grace_of(probed, grant.cause, snap.roster.grace_of(workload, fact))
-            first = grant.recreate and grant.cause is Reason.TEMPLATE_CHANGED
+            first = grant.recreate and grant.cause in grants.REPLACED
             message = (
                 f"{progress.despite}; that delays a stop by one drain at most"
                 if progress.despite
                 else "out of rotation and drained"
             )
+            if grant.cause is Reason.NODE_CHANGED and grant.object in snap.roster.placed:
+                message = f"{message} on {fact.node}; its replica belongs to {snap.roster.placed[grant.object]}"
             if first and group is not None:
                 message = f"{message}; {differences.why_first(group.workload)}"
             out.put(steps.stop(progress.grant, fact, grace, links, key, message))

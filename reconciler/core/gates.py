@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 from manifests.values.desired import SECOND, Workload
 from manifests.values.limits import Held
-from manifests.values.rollouts import STAGED
+from manifests.values.rollouts import STAGED, Strategy
 from providers.facts import ContainerFact, ContainerState, ProbeValue
 from reconciler.core.actions.steps import weight_id
 from reconciler.core.dns.floors import NameFloors
-from reconciler.core.exits.grants import UP, URGENT
+from reconciler.core.exits.grants import REPLACED, UP, URGENT
 from reconciler.core.healing import restart_counters, restart_gates
 from reconciler.core.healing.restart_counters import RestartCounters
 from reconciler.core.health import precedence
@@ -43,6 +43,7 @@ _ROLLOUT = frozenset(
         Reason.SECRET_CHANGED,
         Reason.SETTINGS_CHANGED,
         Reason.SURPLUS,
+        Reason.NODE_CHANGED,
     }
 )
 """Causes of planned changes, which a window may keep out of some hours."""
@@ -214,6 +215,9 @@ class _Gate:
             # A grant would end at once, and be requested again at every look.
             message = f"{want.container} is paused; it will be recreated after it is unpaused"
             return Wait(want.object, Waiting.READY, message)
+        if want.cause is Reason.VOLUME_IN_USE:
+            self.counters.grant(want)  # two that write to one volume are worse than one replica less
+            return None
         prefix = f"{workload.key}/"
         members = self.members_of(workload.key)
         belief = None if want.fact is None else members.beliefs.get((want.fact.node, want.fact.id))
@@ -228,8 +232,14 @@ class _Gate:
         if want.kind is Kind.RETIRE and want.cause is not Reason.REVISION_FAILED:
             retiring = sum(1 for name in self.counters.ledger.grants if name in members.outgoing)
             message = replacement.replaced(group, counts, retiring)
-        if want.kind is Kind.RECREATE and want.cause is Reason.TEMPLATE_CHANGED and want.ordinal not in group.current:
+        if want.kind is Kind.RECREATE and want.cause in REPLACED and want.ordinal not in group.current:
             message = f"{want.container} stays until its replacement has been created"
+        beside = workload.strategy is not Strategy.RECREATE
+        if want.kind is Kind.RETIRE and want.cause is Reason.NODE_CHANGED and beside and (available or unknown):
+            successor = group.current.get(want.ordinal)
+            arrives = FOREVER if successor is None else availability.available_at(successor, workload.min_ready)
+            if arrives > self.now.steady:
+                message = f"{want.container} stays until its replacement is available"
         if message:
             return Wait(want.object, Waiting.REPLACEMENT, message)
         if want.kind is Kind.RETIRE and (lost := self.lost(group)):

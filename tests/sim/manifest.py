@@ -21,7 +21,7 @@ from manifests.values.desired import (
     Workload,
 )
 from manifests.values.dns import DNSPolicy, Publish, Target
-from manifests.values.pod import Live
+from manifests.values.pod import Engine, Live, Mount, VolumeKind
 from manifests.values.rollouts import DEFAULT_ROLLOUT, Rollout, Strategy
 from providers.facts import fingerprint
 
@@ -66,6 +66,9 @@ class Spec:
     # not part of the revision, which is made from all other fields
     sidecars: tuple[str, ...] = field(default=(), repr=False)
     restart: str = field(default="", repr=False)
+    volume: str = field(default="", repr=False)
+    """An exclusive volume; its workload has the strategy `recreate`, as the resolver sees to."""
+    cpu: int = field(default=0, repr=False)
 
     @property
     def key(self) -> str:
@@ -89,6 +92,9 @@ def workload(spec: Spec) -> Workload:
         startup=STARTUP if spec.startup else None,
         liveness=HTTP if spec.liveness else None,
         readiness=HTTP if spec.readiness else None,
+        engine=Engine(mounts=(Mount(VolumeKind.NAMED, spec.volume, "/data", exclusive=True),))
+        if spec.volume
+        else Engine(),
     )
     return Workload(
         spec.key,
@@ -101,7 +107,7 @@ def workload(spec: Spec) -> Workload:
             grace=5 * SECOND,
             revision=spec.revision,
             sidecars=tuple(Container(name, ("serve", name)) for name in spec.sidecars),
-            live=(Live("", restart=spec.restart),) if spec.restart else (),
+            live=(Live("", spec.cpu, restart=spec.restart),) if spec.restart or spec.cpu else (),
         ),
         min_ready=spec.min_ready,
         max_unavailable=spec.max_unavailable,
@@ -109,7 +115,7 @@ def workload(spec: Spec) -> Workload:
         drain_max=spec.drain,
         drain_min=spec.quiet,
         suspend=spec.suspend,
-        strategy=spec.strategy,
+        strategy=Strategy.RECREATE if spec.volume else spec.strategy,
         rollout=spec.rollout,
     )
 

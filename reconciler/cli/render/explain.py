@@ -278,6 +278,8 @@ def _replica_lines(replica: Mapping[str, Any], paint: Paint, now: int) -> list[s
         lines += [f"  {line}" for line in table(head, rows, paint, frozenset({"VERDICT"}))]
     if replica["exit"] is not None:
         lines.append(f"  ended: {replica['exit']['cause']}, exit code {replica['exit']['code']}")
+    if replica.get("placement"):  # an older version stored none
+        lines.append(f"  {replica['placement']}")
     return [*lines, f"  {replica['why']}"]
 
 

@@ -5,12 +5,13 @@
 
 from dataclasses import replace
 
-from providers.actions import Action, CutSessions, RemoveEndpoint, SetWeight
+from providers.actions import Action, CutSessions, RemoveEndpoint, SetWeight, StartContainer
 from reconciler.core.actions import asked, held_action
 from reconciler.core.limits import suspensions
 from reconciler.core.model.ledger import Grant, Ledger
 from reconciler.core.model.reasons import Hold, Wait, Waiting
 from reconciler.core.model.step import Step
+from reconciler.core.replicas.exclusive_volumes import Starts
 from reconciler.core.replicas.snapshot import Snapshot
 
 
@@ -26,6 +27,7 @@ class Outbox:
         self.holds: list[Hold] = []
         self.waits: list[Wait] = []
         self.ids: set[str] = set()
+        self.starts = Starts(snap, ledger.grants)
         self.grants: dict[str, Grant] | None = None
         """The grants of `ledger`, once one of them has changed."""
 
@@ -39,6 +41,11 @@ class Outbox:
         if step.target in self.under_way:
             self.waits.append(Wait(step.object, Waiting.CALL, f"a call on {step.target} is still running"))
             return
+        if isinstance(step.action, StartContainer):
+            held = self.starts.ask(step, step.action)
+            if held is not None:
+                (self.holds if isinstance(held, Hold) else self.waits).append(held)  # type: ignore[arg-type]
+                return
         hold = suspensions.busy(self.busy, step.id, step.target, step.object, self.now)
         failure = self.ledger.step_failures.get(step.id)
         if hold is None and failure is not None and failure.last.wall >= self._changed(step.action):

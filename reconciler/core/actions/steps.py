@@ -174,6 +174,8 @@ def remove(grant: Grant, fact: ContainerFact, ledger: Ledger) -> Step:
     """Remove a stopped container that is no longer wanted."""
     action = RemoveContainer(fact.node, fact.name, Generation(fact.id, fact.started_at), adopted=fact.adopted)
     message = "down and no longer wanted"
+    if grant.cause is Reason.NODE_CHANGED:
+        message = f"down and no longer wanted on {fact.node}"
     if grant.cause is Reason.REVISION_FAILED and fact.mark is not None:
         failed = why_failed(ledger.rollouts.get(grant.object.rpartition("/")[0]), fact.mark.revision)
         message = f"{message}; {failed}" if failed else message

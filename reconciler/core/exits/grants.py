@@ -20,6 +20,14 @@ RESTARTS = frozenset({Reason.LIVENESS_FAILED, Reason.STARTUP_FAILED, Reason.REQU
 """Causes that end in a new generation of the same container."""
 
 
+AT_ONCE = URGENT | {Reason.VOLUME_IN_USE}
+"""Causes that do not wait for a TTL: failed health, and a second container with an exclusive volume, which damages data."""
+
+
+REPLACED = frozenset({Reason.TEMPLATE_CHANGED, Reason.NODE_CHANGED})
+"""Causes for which another container takes the place of this one."""
+
+
 DELETIONS = frozenset({Reason.PRUNED, Reason.DESTROYED})
 """Causes for which a container without a manifest may leave."""
 
@@ -59,7 +67,7 @@ def returns(grant: Grant) -> bool:
 
 def may_cut(grant: Grant, now: Now) -> bool:
     """Whether the weight may go to 0: at once for failed health; for a planned exit after its name is out and the TTL over."""
-    if grant.cause in URGENT:
+    if grant.cause in AT_ONCE:
         return True
     return grant.names_out is not None and elapsed(grant.names_out, now) >= grant.ttl
 
@@ -73,10 +81,10 @@ def next_cut(grants: Iterable[Grant], now: Now) -> int:
 def may_empty(grant: Grant, workload: Workload | None) -> bool:
     """Whether the exit may take the last weight of a pool, and the last replica that a name publishes.
 
-    That is so for failed health, for a replica that has been out of traffic by its own push for too long, and where the budget
+    That is so for failed health, for a second container with an exclusive volume, for a replica that has been out of traffic by its own push for too long, and where the budget
     allows 0 available replicas.
     """
-    if grant.cause in URGENT or grant.cause is Reason.DRAIN_DEADLINE:
+    if grant.cause in AT_ONCE or grant.cause is Reason.DRAIN_DEADLINE:
         return True
     return returns(grant) and workload is not None and workload.max_unavailable >= workload.replicas
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from manifests.values.desired import SECOND, Workload
 from providers.facts import ContainerFact, ContainerState, ProbeValue
 from reconciler.core.exits import grants
-from reconciler.core.exits.grants import CUTTING, UP, URGENT, Drain
+from reconciler.core.exits.grants import AT_ONCE, CUTTING, UP, URGENT, Drain
 from reconciler.core.exits.inflight_requests import Place
 from reconciler.core.health import precedence
 from reconciler.core.health.belief import Belief
@@ -155,7 +155,7 @@ def _may_not_wait(grant: Grant, exit_: Exit, drain: Drain, now: Now) -> int:
     That is one drain after the grant: the container serves no requests by then. A recreation waits where writes fail: its address
     may go to another container, which would get the requests.
     """
-    if grant.cause not in URGENT or not (exit_.contested or (exit_.refused and not grant.recreate)):
+    if grant.cause not in AT_ONCE or not (exit_.contested or (exit_.refused and not grant.recreate)):
         return FOREVER
     return due(grant.at, drain.longest, now)
 
@@ -183,7 +183,7 @@ def _leave_pools(grant: Grant, fact: ContainerFact, exit_: Exit, drain: Drain, n
         return _held(grant, fact, Rule.CONFLICTING_WRITER, message, until=retry, next_step=next_step)
     if exit_.unreadable_pool:
         unreadable_for = now.steady - exit_.unreadable_pool_since
-        urgent = grant.cause in URGENT
+        urgent = grant.cause in AT_ONCE
         if not urgent or unreadable_for < drain.longest:
             retry = exit_.unreadable_pool_since + drain.longest
             if not urgent:
@@ -198,9 +198,11 @@ def _leave_pools(grant: Grant, fact: ContainerFact, exit_: Exit, drain: Drain, n
 
 def _leave_service(grant: Grant, fact: ContainerFact, exit_: Exit, empty: bool, drain: Drain, now: Now) -> Progress:
     """Out of names (planned exits only), out of pools, then the stop."""
-    if grant.drain is not None:
+    if grant.cause is Reason.VOLUME_IN_USE:
+        drain = Drain(0, 0)
+    elif grant.drain is not None:
         drain = Drain(min(drain.quiet, grant.drain), grant.drain)
-    if grant.cause not in URGENT:
+    if grant.cause not in AT_ONCE:
         result = _leave_names(grant, fact, exit_, empty, now)
         if isinstance(result, Progress):
             return result
@@ -214,7 +216,7 @@ def _remove(grant: Grant, fact: ContainerFact, exit_: Exit, drain: Drain, now: N
     if exit_.carrying:
         return Progress(grant, wait=Wait(grant.object, Waiting.WEIGHT, f"{fact.name} is down and still has weight"))
     if exit_.unreadable_pool and (
-        grant.cause not in URGENT or now.steady - exit_.unreadable_pool_since < drain.longest
+        grant.cause not in AT_ONCE or now.steady - exit_.unreadable_pool_since < drain.longest
     ):
         message = f"pool {exit_.unreadable_pool} cannot be read and may still point at {fact.name}"
         retry = next_after(exit_.unreadable_pool_since, SECOND, now)

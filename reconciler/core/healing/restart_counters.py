@@ -14,7 +14,7 @@ from reconciler.core.model.instant import FOREVER, Now, instant
 from reconciler.core.model.ledger import Escalation, Failures, Grant, Ledger
 from reconciler.core.model.reasons import Reason
 from reconciler.core.model.want import Kind, Want
-from reconciler.core.replicas import exit_times, roster
+from reconciler.core.replicas import exit_times
 from reconciler.core.replicas.availability import Availability
 from reconciler.core.replicas.snapshot import Snapshot
 
@@ -139,11 +139,11 @@ class RestartCounters:
         ]
 
     def _node(self, container: str, grant: Grant) -> str:
-        key, _, ordinal = grant.object.rpartition("/")
+        key = grant.object.rpartition("/")[0]
         group = self.snap.roster.groups.get(key)
         if group is None:
             return ""
         node = next((member.fact.node for member in group.members() if member.fact.id == container), "")
         if not node and self.snap.roster.unseen.hides(grant):
             node = grant.node
-        return node or roster.node_of(group.workload, int(ordinal))
+        return node or self.snap.roster.placed.get(grant.object, "")

@@ -174,7 +174,8 @@ class Ledger:
     by_runtime: replica -> those of its attempts that the runtime made by itself. accepted: keys whose trials an operator has accepted. checks: DNSPolicy or
     HealthCheck -> the check that decides there. flaps: `policy/target/address` -> its failures in a row. held_ttls: `provider/zone/name`,
     and the same with an address -> what resolvers may still hold of it. pointers_known: `provider/zone/` -> since when it is known what
-    pointed at its names. written: `provider/zone/name type set` -> what was written there.
+    pointed at its names. written: `provider/zone/name type set` -> what was written there. placed: replica -> its node. unread: nodes that have not been read since the
+    places were lost -> whether anything of this instance was there before.
     """
 
     grants: Mapping[str, Grant] = field(default_factory=dict)
@@ -220,3 +221,5 @@ class Ledger:
     held_ttls: Mapping[str, HeldTTL] = field(default_factory=dict)
     pointers_known: Mapping[str, Instant] = field(default_factory=dict)
     written: Mapping[str, Written] = field(default_factory=dict)
+    placed: Mapping[str, str] = field(default_factory=dict)
+    unread: Mapping[str, bool] = field(default_factory=dict)

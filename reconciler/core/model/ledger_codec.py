@@ -26,7 +26,7 @@ from reconciler.core.model.ledger import (
     StepFailure,
     Suspension,
 )
-from reconciler.core.model.owned import Owned
+from reconciler.core.model.owned import read_owned
 from reconciler.core.model.reasons import Reason
 from reconciler.core.model.restart_request import read_request
 from reconciler.core.model.revision import RevisionMark, read_rollout
@@ -55,11 +55,6 @@ def _grant(raw: list[Any]) -> Grant:
         pooled,
         *rest,
     )
-
-
-def _owned(raw: list[Any]) -> Owned:
-    row = Owned(*raw)  # older rows are shorter
-    return row._replace(reach=tuple(row.reach))
 
 
 def _adopted(raw: list[Any]) -> Adopted:
@@ -107,13 +102,15 @@ _READ: Mapping[str, Any] = {
     "specs": spec.read,
     "proven": spec.read,
     "checks": read_check,
-    "owned": _owned,
+    "owned": read_owned,
     "by_runtime": lambda raw: tuple(_at(at) for at in raw),
     "approvals": read_approval,
     "flaps": read_flap,
     "held_ttls": read_held_ttl,
     "pointers_known": _at,
     "written": read_written,
+    "placed": str,
+    "unread": bool,
 }
 _WRITE: Mapping[str, Any] = {"specs": spec.write, "proven": spec.write, "checks": write_check}
 """Sections whose values JSON cannot write as they are."""

@@ -4,7 +4,7 @@
 that cannot be read.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Owned(NamedTuple):
@@ -13,7 +13,8 @@ class Owned(NamedTuple):
     `ended_at` identifies its last end (wall-clock ns, or the start of the generation that ended; 0 = none yet), `oom_at` its last
     kill at the memory limit while it ran on (wall-clock ns). `restarts` is the runtime's own count at the last look. `node`, `workload`
     (its name), `ordinal` and `revision` say which replica it is and where; `node` is empty in rows of older versions. `reach` is how
-    it could be reached at the last look: its own addresses as `ADDRESS`, ports of its host as `ADDRESS:PORT`.
+    it could be reached at the last look: its own addresses as `ADDRESS`, ports of its host as `ADDRESS:PORT`. `volumes` are its exclusive
+    volumes: of a container on a node that cannot be read, or of a workload that is not declared any more, nothing else tells that.
     """
 
     ended_at: int = 0
@@ -24,3 +25,15 @@ class Owned(NamedTuple):
     ordinal: int = -1
     revision: str = ""
     reach: tuple[str, ...] = ()
+    volumes: tuple[str, ...] = ()
+
+    @property
+    def replica(self) -> str:
+        """The key of the replica that it is; empty in rows of older versions."""
+        return f"workload/{self.workload}/{self.ordinal}" if self.workload else ""
+
+
+def read_owned(raw: list[Any]) -> Owned:
+    """A row from its stored form; rows of older versions are shorter."""
+    row = Owned(*raw)
+    return row._replace(reach=tuple(row.reach), volumes=tuple(row.volumes))

@@ -8,6 +8,7 @@ and `adopted` where that makes a difference. Called by `foreign`, and through it
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain, count
 
 from manifests.values.desired import Desired, Template, Workload
 from manifests.values.pod import Live, RuntimeRestart
@@ -44,6 +45,9 @@ class Adoption:
 
 NOTHING = Adoption()
 
+NOWHERE: Mapping[str, str] = {}
+"""No replica has a node yet."""
+
 
 def matches(workload: Workload, fact: ContainerFact) -> bool:
     """Whether `spec.adopt` of a workload matches this container, by its name or by all of the labels."""
@@ -62,6 +66,7 @@ def adopt(
     runtimes: Mapping[str, Sequence[ContainerFact]],
     unreadable: Iterable[str],
     rows: Mapping[str, Adopted],
+    placed: Mapping[str, str] = NOWHERE,
 ) -> Adoption:
     """Match foreign containers with workloads.
 
@@ -70,6 +75,7 @@ def adopt(
         runtimes: the containers of all nodes that can be read.
         unreadable: the nodes that cannot be read: their rows stay, and keep their ordinals.
         rows: the rows of the ledger, by container id.
+        placed: the node of each replica, as far as the ledger knows it.
     """
     adopting = [workload for workload in desired.workloads if workload.adopt is not None]
     if not adopting and not rows:
@@ -103,7 +109,7 @@ def adopt(
         if row.node in nodes:
             unseen.setdefault(row.workload, set()).add(row.ordinal)
     for key, facts in sorted(matched.items()):
-        adopter = _Adopter(desired, by_key[key], runtimes, out)
+        adopter = _Adopter(desired, by_key[key], runtimes, placed, out)
         adopter.taken |= unseen.get(key, set())
         adopter.adopt(facts)
     return out
@@ -148,9 +154,14 @@ class _Adopter:
     """Gives the containers of one workload their ordinals."""
 
     def __init__(
-        self, desired: Desired, workload: Workload, runtimes: Mapping[str, Sequence[ContainerFact]], out: Adoption
+        self,
+        desired: Desired,
+        workload: Workload,
+        runtimes: Mapping[str, Sequence[ContainerFact]],
+        placed: Mapping[str, str],
+        out: Adoption,
     ) -> None:
-        self.workload, self.out = workload, out
+        self.workload, self.placed, self.out = workload, placed, out
         self.instance = desired.instance.id
         self.ours = {
             fact.mark.ordinal
@@ -206,18 +217,23 @@ class _Adopter:
         self._replica(fact, Adopted(self.workload.key, ordinal, fact.node, fact.name))
 
     def _free(self, node: str, without_end: bool) -> int | None:
-        """The lowest free ordinal of this node; None when all are taken.
+        """The lowest free ordinal that belongs to this node or to none yet; None when all are taken.
+
+        Of those that belong to none, the first are those that would come to this node if replicas were created in turn.
 
         Args:
             without_end: the container is replaced anyway, so its ordinal may be above `spec.replicas`.
         """
-        nodes = self.workload.nodes
-        ordinal = nodes.index(node)
-        while without_end or ordinal < self.workload.replicas:
-            if ordinal not in self.taken:
+        nodes, replicas = self.workload.nodes, self.workload.replicas
+        in_turn = range(nodes.index(node), replicas, len(nodes))
+        for ordinal in chain(in_turn, range(replicas)):
+            place = self.placed.get(f"{self.workload.key}/{ordinal}", node)
+            if ordinal not in self.taken and place == node:
                 return ordinal
-            ordinal += len(nodes)
-        return None
+        if not without_end:
+            return None
+        beyond: int = next(ordinal for ordinal in count(replicas) if ordinal not in self.taken)
+        return beyond
 
     def _replica(self, fact: ContainerFact, row: Adopted) -> None:
         """Give the container its mark and its row."""

@@ -71,6 +71,7 @@ def seen(fact: ContainerFact, known: Owned | None) -> Owned:
         fact.oom_at or before.oom_at,
         fact.restarts,
         *_place(fact),
+        before.volumes,
     )
     return before if row == before else row
 

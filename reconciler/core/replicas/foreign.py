@@ -56,7 +56,7 @@ def admit(desired: Desired, observed: Observed, sight: Sight) -> ForeignContaine
     if named.runtimes is not sight.runtimes:
         sight = replace(sight, runtimes=named.runtimes)
     unseen = unseen_of(sight.unknown_runtimes, ledger)
-    adopted = adoption.adopt(desired, sight.runtimes, sight.unknown_runtimes, ledger.adopted)
+    adopted = adoption.adopt(desired, sight.runtimes, sight.unknown_runtimes, ledger.adopted, ledger.placed)
     marked = labelled.groups(desired, sight.runtimes, observed.contexts, adopted.facts, ledger.grants)
     if ledger.grants:
         _finish_restarts(desired, sight, ledger, adopted, marked)
@@ -118,7 +118,7 @@ def probed(
         runtimes: the containers of the nodes that can be read.
         unreadable: the nodes that cannot be read.
     """
-    adopted: Adoption = adoption.adopt(desired, runtimes, unreadable, ledger.adopted)
+    adopted: Adoption = adoption.adopt(desired, runtimes, unreadable, ledger.adopted, ledger.placed)
     marked: Marked = labelled.groups(desired, runtimes, contexts, adopted.facts, ledger.grants)
     workloads = {workload.name: workload for workload in desired.workloads}
     targets: dict[str, tuple[ContainerFact, str, Container]] = {}

@@ -102,11 +102,28 @@ def _pending(fact: ContainerFact, claim: Mark) -> Hold:
     return Hold(_replica(claim), f"adopt {fact.name}", Rule.ADOPT_PENDING, message, next_step=next_step)
 
 
-def learn(instance: str, runtimes: Mapping[str, Facts], known: Mapping[str, Owned]) -> Mapping[str, Owned]:
-    """The containers of this instance by id, as `identify` has found them, with the last end of each."""
+def learn(
+    instance: str,
+    runtimes: Mapping[str, Facts],
+    known: Mapping[str, Owned],
+    volumes: Mapping[str, tuple[str, tuple[str, ...]]],
+) -> Mapping[str, Owned]:
+    """The containers of this instance by id, as `identify` has found them: what each is, and its last end.
+
+    Args:
+        volumes: the declared revision and the exclusive volumes of workloads that have some, by the workload's name.
+    """
     return {
-        fact.id: ends.seen(fact, known.get(fact.id))
+        fact.id: _with_volumes(fact.mark, ends.seen(fact, known.get(fact.id)), volumes)
         for facts in runtimes.values()
         for fact in facts
         if fact.mark is not None and fact.mark.instance == instance and not fact.adopted
     }
+
+
+def _with_volumes(mark: Mark, row: Owned, volumes: Mapping[str, tuple[str, tuple[str, ...]]]) -> Owned:
+    """The row with the container's exclusive volumes. One of another revision keeps the volumes it had."""
+    now = row.volumes
+    if volumes and mark.workload in volumes and volumes[mark.workload][0] == mark.revision:
+        now = volumes[mark.workload][1]
+    return row if row.volumes == now else row._replace(volumes=now)

@@ -17,7 +17,7 @@ from reconciler.core.model.ledger import Absence, Failures, Ledger, Suspension
 from reconciler.core.model.override import Override
 from reconciler.core.model.owned import Owned
 from reconciler.core.model.revision import RevisionMark
-from reconciler.core.replicas import ends, identity, passed_probes
+from reconciler.core.replicas import ends, exclusive_volumes, identity, passed_probes
 from reconciler.core.replicas.roster import Group
 from reconciler.core.replicas.snapshot import Snapshot
 
@@ -140,7 +140,8 @@ def remember(snap: Snapshot, ledger: Ledger) -> Ledger:
 
 def _owned(snap: Snapshot, ledger: Ledger) -> Mapping[str, Owned]:
     """The containers of this instance. Those of a node that cannot be read are kept."""
-    owned = identity.learn(snap.desired.instance.id, snap.sight.runtimes, ledger.owned)
+    volumes = exclusive_volumes.declared(snap.desired)
+    owned = identity.learn(snap.desired.instance.id, snap.sight.runtimes, ledger.owned, volumes)
     unseen = snap.roster.unseen
     if not unseen.any:
         return owned

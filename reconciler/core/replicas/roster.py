@@ -29,6 +29,7 @@ from reconciler.core.model.push_fact import PushFact
 from reconciler.core.model.revision import FULL, Rollout, Standing, keeps
 from reconciler.core.replicas import specs
 from reconciler.core.replicas.foreign import ForeignContainers
+from reconciler.core.replicas.placement import Placement
 from reconciler.core.replicas.specs import Asked, Specs
 from reconciler.core.replicas.unseen import NOTHING_UNSEEN, Unseen, UnseenContainer
 
@@ -41,8 +42,9 @@ class Group:
 
     `current` is keyed by ordinal; the lists are sorted by (ordinal, name). `unseen` are the containers that were last observed on nodes
     that cannot be read, `unlisted` tells that there may be others, because the ledger does not know what is on one of the workload's
-    nodes. `unknown` are the replicas of the serving revision that may be on such a node, by ordinal, each with that node. `serving` is the revision of the current ones; `coming` tells that replicas of the declared one are
-    created. `earlier` are the probes of replicas that are not judged by those of the manifest.
+    nodes. `unknown` are the replicas of the serving revision that may be on such a node, by ordinal, each with that
+    node; `silent` are those nodes of the instance, and `placed` is that of the roster while there are some. `serving` is the revision
+    of the current ones; `coming` tells that replicas of the declared one are created. `earlier` are the probes of replicas that are not judged by those of the manifest.
     """
 
     workload: Workload
@@ -53,6 +55,7 @@ class Group:
     unlisted: bool = False
     unknown: Mapping[int, str] = field(default_factory=dict)
     silent: Container[str] = ()
+    placed: Mapping[str, str] = field(default_factory=dict)
     waiting: list[Belief] = field(default_factory=list)
     kept: list[Belief] = field(default_factory=list)
     serving: str = ""
@@ -107,8 +110,8 @@ class Group:
         for ordinal in range(workload.replicas):
             if ordinal in existing:
                 continue
-            node = observed.get(ordinal) or node_of(workload, ordinal)
-            if node in self.silent:
+            node = observed.get(ordinal) or self.placed.get(f"{workload.key}/{ordinal}")
+            if node is not None and node in self.silent:
                 unknown[ordinal] = node
         return unknown
 
@@ -140,7 +143,8 @@ class Roster:
     are the replicas that an operator renamed, by (node, name). `shares` gives, for workloads whose revisions have a share
     of the traffic, the share of each (of 10,000) by the workload's name; None while it is not known. `unreadable_nodes` are all
     nodes whose runtime cannot be read. `asked` says of containers, by id, how they are judged and reached, where that is not simply
-    as the manifest says; `selected` are their workloads' keys by the services that reach them.
+    as the manifest says; `selected` are their workloads' keys by the services that reach them. `placed` is the node of each
+    replica; on `unread` nodes there may be replicas of which nothing is known.
     """
 
     groups: Mapping[str, Group]
@@ -158,6 +162,8 @@ class Roster:
     asked: Mapping[str, Asked] = field(default_factory=dict)
     selected: Mapping[str, Sequence[str]] = field(default_factory=dict)
     unseen: Unseen = NOTHING_UNSEEN
+    placed: Mapping[str, str] = field(default_factory=dict)
+    unread: Sequence[str] = ()
 
     def container_of(self, workload: Workload, fact: ContainerFact | None) -> Probed:
         """The container with the probes by which this one is judged; those of the manifest where they are not known any more."""
@@ -188,14 +194,14 @@ class Roster:
         return None if shares is None else shares.get(revision, 0)
 
 
-def node_of(workload: Workload, ordinal: int) -> str:
-    """The node of a replica."""
-    return workload.nodes[ordinal % len(workload.nodes)]
+def nodes_in_use(group: Group, placed: Mapping[str, str]) -> list[str]:
+    """The nodes that have containers of a workload or get one of its replicas, each once. It may use others, but does not now.
 
-
-def nodes_in_use(group: Group) -> list[str]:
-    """The nodes that have containers of a workload or get one of its replicas, each once. It may use others, but does not now."""
-    nodes = dict.fromkeys(node_of(group.workload, ordinal) for ordinal in range(group.workload.replicas))
+    `placed` is that of the roster.
+    """
+    workload = group.workload
+    places = (placed.get(f"{workload.key}/{ordinal}") for ordinal in range(workload.replicas))
+    nodes = dict.fromkeys(node for node in places if node is not None)
     nodes |= dict.fromkeys(belief.fact.node for belief in (*group.members(), *group.kept))
     return list(nodes)
 
@@ -259,10 +265,12 @@ def _stages(workload: Workload, rollout: Rollout | None, now: Now) -> _Stages:
     return _Stages(serving, frozenset(waiting - {"", serving}), frozenset(kept - {serving}), coming, shares)
 
 
-def _place(group: Group, belief: Belief, mark: Mark, stages: _Stages | None, grants: Container[str]) -> None:
+def _place(
+    group: Group, belief: Belief, mark: Mark, stages: _Stages | None, grants: Container[str], placed: Mapping[str, str]
+) -> None:
     """Add one container to the list of its role, by its revision, its ordinal and its node."""
     workload, fact = group.workload, belief.fact
-    misplaced = mark.ordinal >= workload.replicas or fact.node != node_of(workload, mark.ordinal)
+    misplaced = mark.ordinal >= workload.replicas or fact.node != placed.get(f"{workload.key}/{mark.ordinal}")
     if mark.revision == group.serving:
         if misplaced:
             group.surplus.append(belief)
@@ -277,9 +285,14 @@ def _place(group: Group, belief: Belief, mark: Mark, stages: _Stages | None, gra
 
 
 def sort_containers(
-    admitted: ForeignContainers, observed: Observed, ledger: Ledger, spec_of: Specs, now: Now
+    admitted: ForeignContainers,
+    observed: Observed,
+    ledger: Ledger,
+    spec_of: Specs,
+    places: Placement,
+    now: Now,
 ) -> Roster:
-    """The roster of every container that is observed. `spec_of` says by what each is judged."""
+    """The roster of every container that is observed. `spec_of` says by what each is judged, `places` where each replica belongs."""
     desired, sight = admitted.desired, admitted.sight
     containers, leaving = admitted.containers, admitted.leaving
     groups = {
@@ -335,11 +348,11 @@ def sort_containers(
                 first_out = workload.strategy is Strategy.RECREATE
                 (group.surplus if first_out else group.outgoing).append(belief)
             else:
-                _place(group, belief, mark, stages.get(workload.name), ledger.grants)
+                _place(group, belief, mark, stages.get(workload.name), ledger.grants, places.nodes)
     unreadable, unseen = sight.unknown_runtimes, admitted.unseen
     for group in groups.values():
         if unreadable:
-            _add_unseen(group, unseen)
+            _add_unseen(group, unseen, places.nodes)
         if group.outgoing and group.workload.strategy not in STAGED:
             _end_failed_rollout(group, ledger)
         for beliefs in (group.outgoing, group.surplus, group.waiting, group.kept):
@@ -365,15 +378,17 @@ def sort_containers(
         asked=asked,
         selected=_selected(groups, asked) if asked else {},
         unseen=unseen,
+        placed=places.nodes,
+        unread=tuple(places.unread),
     )
 
 
-def _add_unseen(group: Group, unseen: Unseen) -> None:
+def _add_unseen(group: Group, unseen: Unseen, placed: Mapping[str, str]) -> None:
     """Add what the nodes that cannot be read may have of one workload."""
     workload = group.workload
     if workload.restart_only:
         return
-    group.silent = unseen.nodes
+    group.silent, group.placed = unseen.nodes, placed
     group.unseen = unseen.by_workload.get(workload.key, ())
     group.unlisted = any(node in workload.nodes for node in unseen.unlisted)
     group.unknown = group.find_unknown(group.serving)

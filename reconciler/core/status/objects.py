@@ -22,7 +22,7 @@ from reconciler.core.model.ledger import Grant
 from reconciler.core.model.observed import Observed
 from reconciler.core.model.reasons import Act, Hold, Rule
 from reconciler.core.model.revision import why_failed
-from reconciler.core.replicas import memory, passed_probes
+from reconciler.core.replicas import memory, passed_probes, placement
 from reconciler.core.replicas.availability import Availability
 from reconciler.core.replicas.roster import Group, Roster, nodes_in_use, replica_name
 from reconciler.core.replicas.snapshot import Snapshot
@@ -68,11 +68,11 @@ class Status:
     names: Names | None = None
 
 
-def _suspended(group: Group, stopped: Container[str]) -> bool:
+def _suspended(group: Group, placed: Mapping[str, str], stopped: Container[str]) -> bool:
     """Whether a suspension or the deny list (`stopped`: their keys) stops a workload, or a node that its replicas use."""
     if group.workload.key in stopped:
         return True
-    return any(suspensions.node_key(node) in stopped for node in nodes_in_use(group))
+    return any(suspensions.node_key(node) in stopped for node in nodes_in_use(group, placed))
 
 
 def assess(snap: Snapshot, counts: Mapping[str, Availability], names: Names | None = None) -> Status:
@@ -86,7 +86,7 @@ def assess(snap: Snapshot, counts: Mapping[str, Availability], names: Names | No
         existing = len(group.current) + len(group.outgoing) + len(group.surplus)
         if group.unknown or group.unseen:
             condition = Condition.UNKNOWN
-        elif all_suspended or workload.suspend or (stopped and _suspended(group, stopped)):
+        elif all_suspended or workload.suspend or (stopped and _suspended(group, snap.roster.placed, stopped)):
             condition = Condition.SUSPENDED
         elif count.current >= workload.replicas and existing == workload.replicas:
             condition = Condition.READY
@@ -200,7 +200,10 @@ def _context(status: Status, holds: Sequence[Hold], facts: Mapping[tuple[str, st
     return _Context(recreated, failed, held, asked, _weights(status, facts), carrying, stopped)
 
 
-def _replica(status: Status, key: str, belief: Belief, role: str, context: _Context, now: Now) -> dict[str, Any]:
+def _replica(
+    status: Status, group: Group, belief: Belief, role: str, context: _Context, spread: Mapping[str, int], now: Now
+) -> dict[str, Any]:
+    key = group.workload.key
     fact, ledger = belief.fact, status.observed.ledger
     replica = memory.replica_of(key, fact.mark.ordinal if fact.mark else -1)
     grant = ledger.grants.get(fact.id) or (context.recreated.get(replica) if role == "current" else None)
@@ -211,6 +214,7 @@ def _replica(status: Status, key: str, belief: Belief, role: str, context: _Cont
         "replica": replica,
         "container": fact.name,
         "node": fact.node,
+        "placement": placement.why(group.workload, fact.node, status.roster.placed.get(replica), spread),
         "role": role,
         "state": state.value,
         "runtime": fact.state.value,
@@ -241,11 +245,12 @@ def _workload(status: Status, workload: WorkloadStatus, instance: str, context: 
         existing: Container[int] = range(workload.wanted)
     else:
         existing = replacement.existing(group) | unknown.keys()
+    spread = placement.spread(group.workload, status.roster.placed)
     return {
         **workload._asdict(),
         "condition": workload.condition.value,
         "containers": [container.name for container in (template.container, *template.sidecars)],
-        "replicas": [_replica(status, workload.key, belief, role, context, now) for belief, role in members],
+        "replicas": [_replica(status, group, belief, role, context, spread, now) for belief, role in members],
         "serving": serving.rows(status.observed.ledger, group, context.carrying),
         "suspended_by": _suspended_by(status, group, context.stopped, now),
         "missing": [
@@ -272,7 +277,8 @@ def _suspended_by(status: Status, group: Group, stopped: Container[str], now: No
     desired, ledger, workload = status.desired, status.observed.ledger, group.workload
     if desired is None:
         return []
-    nodes = [node for node in nodes_in_use(group) if suspensions.node_key(node) in stopped] if stopped else []
+    nodes = nodes_in_use(group, status.roster.placed) if stopped else []
+    nodes = [node for node in nodes if suspensions.node_key(node) in stopped]
     holds: dict[Hold, None] = {}
     declared: set[Hold] = set()
     for node in nodes or ("",):

@@ -35,6 +35,8 @@ NEW_SECTIONS = {
     "written",
     "pointers_known",
     "nodes",
+    "placed",
+    "unread",
 }
 NEW_RULES = {
     Rule.DRAIN_DEADLINE,
@@ -45,8 +47,17 @@ NEW_RULES = {
     Rule.SOURCE_UNREADABLE,
     Rule.PROBE_ENGINE,
     Rule.DECISION_FAILED,
+    Rule.NO_NODE,
+    Rule.VOLUME_IN_USE,
 }
-NEW_REASONS = {Reason.DRAIN_DEADLINE, Reason.MOVED, Reason.POLICY_LOST, Reason.SPEC_LOST}
+NEW_REASONS = {
+    Reason.DRAIN_DEADLINE,
+    Reason.MOVED,
+    Reason.NODE_CHANGED,
+    Reason.POLICY_LOST,
+    Reason.SPEC_LOST,
+    Reason.VOLUME_IN_USE,
+}
 NEW_WAITING = {Waiting.PUBLISHED, Waiting.STEADY}
 """What later versions have added."""
 
