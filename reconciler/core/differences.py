@@ -227,9 +227,12 @@ def _missing(
     for ordinal in range(workload.replicas):
         if ordinal in exist:
             continue
-        if ordinal in unknown:
-            continue  # it may exist on a node that cannot be read; a hold names that node
         obj = memory.replica_of(workload.key, ordinal)
+        if ordinal in unknown:
+            # It may exist on a node that cannot be read. A hold names that node; with an exclusive volume it says what ends that.
+            hold = exclusive_volumes.unseen(snap, workload, obj)
+            out.holds += [] if hold is None else [hold]
+            continue
         name, node = roster.replica_name(workload, instance, ordinal), snap.roster.placed.get(obj)
         if node is None:
             continue  # a hold says why it has no node

@@ -19,7 +19,7 @@ from reconciler.core.health.belief import Belief
 from reconciler.core.model.instant import Now
 from reconciler.core.model.ledger import Grant, Ledger
 from reconciler.core.model.revision import Revision, Standing, keeps
-from reconciler.core.replicas import templates
+from reconciler.core.replicas import claims, templates
 from reconciler.core.replicas.availability import Availability
 from reconciler.core.replicas.roster import Group
 
@@ -118,7 +118,8 @@ def may_start(group: Group, fact: ContainerFact | None) -> str:
         same = old.mark is not None and fact.mark is not None and old.mark.ordinal == fact.mark.ordinal
         if same and old.id != fact.id and old.state is not ContainerState.CREATED:
             return "the replica of the old revision has not been removed yet"
-    for container in group.unseen:
+    # With an exclusive volume, the check of every start holds this one, and says what ends that.
+    for container in () if claims.of_workload(group.workload).volumes else group.unseen:
         if fact.mark is not None and container.ordinal == fact.mark.ordinal and container.id != fact.id:
             return f"an earlier container of this replica is on node {container.node}, which cannot be read"
     return ""
