@@ -141,9 +141,15 @@ class Creator:
 
     def _has_network(self, target: str, name: str) -> bool:
         try:
-            self._client.get(f"/networks/{name}", target)
+            present = self._client.get(f"/networks/{name}", target)
         except Gone:
             return False
+        if not isinstance(present, dict):
+            return True
+        if present.get("Driver") in ("host", "null") and present.get("Name") != name:
+            # Manifests cannot name these; their ids, or the beginning of one, would give a container all ports of the node.
+            cause = f"'{name}' is the id of network '{present.get('Name')}', which cannot be used"
+            raise Rejected(target, cause, "write the name of another network")
         return True
 
     def _create_network(self, target: str, name: str, instance: str) -> None:

@@ -18,7 +18,7 @@ LOOK = (
     "echo args=$0,$*; echo dir=$(pwd); echo user=$(id -u):$(id -g); echo mode=$MODE; echo files=$(ulimit -Sn):$(ulimit -Hn); "
     "echo first=$(cat /proc/1/comm); touch /probe 2>/dev/null && echo root=writable || echo root=read-only; "
     "touch /bound/x 2>/dev/null && echo bound=writable || echo bound=read-only; "
-    "cat /proc/1/status | while read a b; do [ $a = CapBnd: ] && echo caps=$b; done; touch /mem/x && echo mem=writable; "
+    "cat /proc/1/status | while read a b; do [ $a = CapBnd: ] && echo caps=$b; [ $a = NoNewPrivs: ] && echo escalation=$b; done; touch /mem/x && echo mem=writable; "
     "exec sleep 300"
 )
 
@@ -43,7 +43,8 @@ def test_a_container_runs_as_its_manifest_says(bench: Bench, tmp_path: Path) -> 
         stop_signal="SIGKILL",
         log_driver="json-file",
         log_options=(("max-size", "1m"),),
-        host_config='{"ShmSize": 1048576}',
+        host_config='{"ShmSize": 1048576, "securityopt": ["no-new-privileges=false"]}',
+        no_new_privileges=True,
     )  # fmt: skip
     made = replace(made, env=(("MODE", "a b"),), working_dir="/data")
     live = (Live("", 250, 32 << 20, "unless-stopped"),)
@@ -52,7 +53,7 @@ def test_a_container_runs_as_its_manifest_says(bench: Bench, tmp_path: Path) -> 
     said = bench.runtime.logs(fact.name, 50)
     assert {
         "args=zero,one two $HOME", "dir=/data", "user=1234:5678", "mode=a b", "files=100:200", "root=read-only",
-        "bound=read-only", "caps=0000000000000400",
+        "bound=read-only", "caps=0000000000000400", "escalation=1",
     } <= set(said)  # fmt: skip
     assert any(line in said for line in ("first=docker-init", "first=tini", "first=init"))
     inspection = bench.api.inspect(fact.name)
