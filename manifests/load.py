@@ -95,8 +95,12 @@ def resolve_sources(
     settings_model: SettingsModel,
     known_types: KnownTypes,
     template_support: TemplateSupport = any_field,
+    enforce: bool = True,
 ) -> Resolved:
-    """Check and resolve the files of one read. Arguments and errors as `load`; also a failure of this program is a problem."""
+    """Check and resolve the files of one read. Arguments and errors as `load`; also a failure of this program is a problem.
+
+    `enforce`: whether violations of the policy are problems. False: they only mark the workloads (`Workload.forbidden`).
+    """
     with collector_paused():
         problems = list(sources.problems)
         documents = _documents(sources.tree.files, problems)
@@ -110,6 +114,7 @@ def resolve_sources(
                 known_types=known_types,
                 template_support=template_support,
                 problems=problems,
+                enforce=enforce,
             )
         except ManifestErrors:
             raise

@@ -61,6 +61,7 @@ class Code(StrEnum):
     CONFLICT = "conflict"
     NAME_TOO_LONG = "name-too-long"
     NOT_ALLOWED = "not-allowed"
+    POLICY_VIOLATION = "policy-violation"
     NOT_INSTALLED = "not-installed"
     COSTLY_PROBE = "costly-probe"
     NO_INIT = "no-init"
@@ -127,6 +128,7 @@ MEANINGS: dict[Code, str] = {
     Code.CONFLICT: "Two objects claim the same pool, name, host port or exclusive volume, or declare records that cannot coexist.",
     Code.NAME_TOO_LONG: "Container names would be longer than 63 characters.",
     Code.NOT_ALLOWED: "The Guard does not allow this command.",
+    Code.POLICY_VIOLATION: "The policy of the Guard, or its default with local documents, does not allow this.",
     Code.NOT_INSTALLED: "A required optional Python package is not installed.",
     Code.COSTLY_PROBE: "Exec probes run so often that they load the container engine.",
     Code.NO_INIT: "Exec probes run in a container without an init process, so processes that they leave behind are not reaped.",

@@ -64,6 +64,8 @@ def stored_manifests(
 ) -> StartManifests:
     """The last good manifests in a state directory, checked with the local file as it is now.
 
+    What the policy of today's Guard forbids in them is kept as it runs, and not created again (`Workload.forbidden`).
+
     Args:
         now: the files at the source now, for the local file; None when no PATH was given.
         error: the problems of the source; they are raised together with those of the stored manifests.
@@ -85,7 +87,7 @@ def stored_manifests(
     refused = ManifestErrors(())
     for sources in (good.sources,) if local is None else (replace(good.sources, local=local), good.sources):
         try:
-            return StartManifests(tree.resolve(sources), sources, invalid)
+            return StartManifests(tree.resolve(sources, enforce=False), sources, invalid)
         except ManifestErrors as wrong:
             refused = wrong
             if local is None or {problem.file for problem in wrong.problems if not problem.is_warning} != {local.name}:
@@ -125,10 +127,10 @@ def source_of(
 ) -> Source:
     """The files at a location, with the manifests that a run starts with in force. `follow`: use changed ones during the run."""
 
-    def resolve(sources: Sources) -> Desired:
-        return intent.applied_to(tree.resolve(sources))
+    def resolve(sources: Sources, *, enforce: bool = True) -> Desired:
+        return intent.applied_to(tree.resolve(sources, enforce=enforce))
 
-    in_force = InForce(start.sources.state, start.sources.revision, start.invalid)
+    in_force = InForce(start.sources.state, start.sources.revision, start.invalid, start.sources)
     return DirectorySource(location.read, resolve, clock, in_force, archive, follow=follow)
 
 

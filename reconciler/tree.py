@@ -109,13 +109,18 @@ def load(path: Path, instance_file: Path | None = None) -> Desired:
     return load_with_warnings(path, instance_file)[0]
 
 
-def resolve(sources: Sources) -> Desired:
-    """The manifests in files that were read before, checked and resolved. Raises `ManifestErrors` with every problem."""
+def resolve(sources: Sources, *, enforce: bool = True) -> Desired:
+    """The manifests in files that were read before, checked and resolved. Raises `ManifestErrors` with every problem.
+
+    `enforce`: whether violations of the Guard's policy are problems. False for manifests that were in force before the policy: then
+    they only mark the workloads (`Workload.forbidden`), which are kept as they run.
+    """
     return resolve_sources(
         sources,
         settings_model=registry.settings_model,
         known_types=registry.known_types,
         template_support=registry.template_support,
+        enforce=enforce,
     ).desired
 
 

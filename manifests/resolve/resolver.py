@@ -4,7 +4,7 @@ Pure: the documents and the types of providers in, a value out. The order of fil
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from manifests.kinds.validate import Declared, validate
 from manifests.problems import HIDES_DOCUMENTS, Code, ManifestErrors, Problem
@@ -15,6 +15,7 @@ from manifests.resolve.instance import instance
 from manifests.resolve.list_conflicts import check_lists
 from manifests.resolve.name_conflicts import check_names
 from manifests.resolve.pod import Support, TemplateSupport
+from manifests.resolve.policy import Violation, policy_of, violations
 from manifests.resolve.provider import KnownTypes, SettingsModel, provider
 from manifests.resolve.record_checks import check_records
 from manifests.resolve.record_list import record_list
@@ -48,6 +49,7 @@ def resolve(
     known_types: KnownTypes,
     template_support: TemplateSupport = any_field,
     problems: Iterable[Problem] = (),
+    enforce: bool = True,
 ) -> Resolved:
     """Resolve the documents of a tree. The last four arguments are what this package cannot know, and what reading reported.
 
@@ -60,6 +62,8 @@ def resolve(
         known_types: all provider types, for suggestions.
         template_support: which fields of a pod template a runtime type has, and needs.
         problems: the problems of reading.
+        enforce: whether violations of the policy are problems. False: they only mark the workloads, so that manifests which were in force
+            before the policy stay in force for what runs.
 
     Raises:
         ManifestErrors: there is any problem that is not a warning; it holds all of them.
@@ -77,10 +81,29 @@ def resolve(
     scope = Scope(declared, declared_locally, incomplete=hidden or len(declared) < len(documents))
     scope.problems.extend(known)
     value = _desired(tree, scope, settings_model, known_types, template_support)
+    # With local documents their Guard alone has the policy, or its default.
+    guards = [guard for guard in (declared_locally if local else declared) if guard.kind == "Guard"]
+    policy = policy_of(guards[0] if guards else None, local=bool(local))
+    found = () if value is None else tuple(violations(policy, scope, value))
+    if enforce:
+        for violation in found:
+            scope.report(violation.declared, violation.path, Code.POLICY_VIOLATION, violation.message, violation.hint)
+    elif value is not None:
+        value = replace(value, workloads=_marked(value.workloads, found))
     warnings = tuple(sorted({problem for problem in scope.problems if problem.is_warning}))
     if value is None or len(warnings) < len(set(scope.problems)):
         raise ManifestErrors(scope.problems)
     return Resolved(value, warnings)
+
+
+def _marked(workloads: tuple[desired.Workload, ...], found: Sequence[Violation]) -> tuple[desired.Workload, ...]:
+    """The workloads, each that violates the policy with the first reason why."""
+    reasons: dict[str, str] = {}
+    for violation in found:
+        reasons.setdefault(violation.declared.key, violation.message.removeprefix(f"{violation.declared.key}: "))
+    if not reasons:
+        return workloads
+    return tuple(replace(item, forbidden=reasons.get(item.key, "")) for item in workloads)
 
 
 def _validate(documents: Iterable[Document]) -> tuple[list[Declared], list[Problem]]:

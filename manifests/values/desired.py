@@ -207,7 +207,8 @@ class Workload:
 
     Replica `n` runs on `nodes[n % len(nodes)]`; a node is the name of a runtime provider. A replica stops once it has had no
     requests in flight for `drain_min`, at the latest `drain_max` after weight 0 (ns). `strategy` is also RECREATE where the
-    template has a host port or an exclusive volume. `restart_only` is never declared: the core sets it on a group of foreign
+    template has a host port or an exclusive volume. `forbidden` is why the policy of the Guard does not allow the workload, which was in
+    force before: what runs is kept, and nothing is created; empty = it is allowed. `restart_only` is never declared: the core sets it on a group of foreign
     containers that are only restarted for their health.
     """
 
@@ -229,6 +230,7 @@ class Workload:
     adopt: Adopt | None = None
     restart_only: bool = False
     where: Where = NOWHERE
+    forbidden: str = ""
 
 
 @dataclass(frozen=True, slots=True)

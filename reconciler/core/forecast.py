@@ -5,11 +5,12 @@ nothing is left, manual action is required, or a bound is reached. So there is o
 providers answer as forecast. Called by the command line.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from manifests.values.desired import SECOND, Desired
 from manifests.values.dns import Publish
+from providers.actions import CreateContainer
 from providers.facts import ContainerState, Generation, Known, ProbeFact, Probes, ProbeValue
 from reconciler.core import decide, effects
 from reconciler.core.decision import Changed, Decision, Plan, Planned
@@ -21,7 +22,8 @@ from reconciler.core.model.reasons import Rule
 from reconciler.core.model.spec import Answer
 from reconciler.core.model.step import Step
 from reconciler.core.model.target_probe import TargetProbe
-from reconciler.core.replicas import specs, templates
+from reconciler.core.replicas import privilege_changes, specs, templates
+from reconciler.core.replicas.privilege_changes import PrivilegeChange
 
 HORIZON = 24 * 3600 * SECOND
 """How far a forecast looks."""
@@ -149,6 +151,21 @@ def _changed(decision: Decision) -> tuple[Changed, ...]:
     )
 
 
+def _privileges(
+    desired: Desired, first: Decision, planned: Sequence[Planned], changed: Iterable[Changed]
+) -> tuple[PrivilegeChange, ...]:
+    """The privileges of the workloads that get containers, or another revision, beside those of what runs at the first decision."""
+    shown = {item.object for item in changed}
+    shown |= {item.step.object.rpartition("/")[0] for item in planned if isinstance(item.step.action, CreateContainer)}
+    sockets = privilege_changes.engine_sockets(desired)
+    return tuple(
+        row
+        for key, group in sorted(first.status.roster.groups.items())
+        if not group.workload.restart_only and (key in shown or len(group.current) < group.workload.replicas)
+        for row in privilege_changes.changes(first.ledger, group, sockets)
+    )
+
+
 def forecast(desired: Desired, observed: Observed, now: Now) -> Plan:
     """All steps until convergence, in order, each with the steps before it."""
     start = now.steady
@@ -159,10 +176,12 @@ def forecast(desired: Desired, observed: Observed, now: Now) -> Plan:
     times: dict[int, int] = {0: start}
     known: frozenset[TargetProbe] | None = None
     changed: tuple[Changed, ...] | None = None
+    first: Decision | None = None
     truncated = f"no convergence after {DECISIONS} decisions"
     for _ in range(DECISIONS):
         decision = decide.decide(desired, observed, now)
         observed = replace(observed, ledger=decision.ledger)
+        first = decision if first is None else first
         changed = _changed(decision) if changed is None else changed
         probes = _target_probes(desired, decision)
         known = probes if known is None else known
@@ -195,4 +214,8 @@ def forecast(desired: Desired, observed: Observed, now: Now) -> Plan:
             observed = replace(observed, source_read_at=now.steady)
     shown = decision.guard_hash
     approve = f"{desired.apply_command} --approve {shown}" if shown else ""
-    return Plan(revision, tuple(planned), decision.holds, decision.waits, shown, truncated, approve, changed or ())
+    changed = changed or ()
+    privileges = _privileges(desired, first or decision, planned, changed)
+    return Plan(
+        revision, tuple(planned), decision.holds, decision.waits, shown, truncated, approve, changed, privileges
+    )

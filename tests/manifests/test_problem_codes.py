@@ -66,6 +66,17 @@ def allow_no_commands(root: Path) -> None:
     write(root, {"guard.yaml": GUARD.replace("{deny: [workload/web]}", "{execCommands: [[other]]}"), "web.yaml": EXEC})
 
 
+def forbid_the_image(root: Path) -> None:
+    write(
+        root,
+        {
+            "providers.yaml": ENGINE_PROVIDERS,
+            "guard.yaml": GUARD.replace("{deny: [workload/web]}", "{policy: {images: {forbidTags: [latest]}}}"),
+            "web.yaml": WORKLOAD.replace("- name: app", "- name: app\n          image: web"),
+        },
+    )
+
+
 LONG_ID = INSTANCE.replace("id: demo", "id: demo-demo-demo-demo")
 
 UNASKED = WORKLOAD[: WORKLOAD.index("          readinessProbe:")].replace("spec:\n", "spec:\n  push: {}\n", 1)
@@ -145,6 +156,7 @@ CASES: dict[Code, tuple[Break, str]] = {
         "web.yaml:4:9",
     ),
     Code.NOT_ALLOWED: (allow_no_commands, "web.yaml:22:29"),
+    Code.POLICY_VIOLATION: (forbid_the_image, "web.yaml:13:18"),
     Code.COSTLY_PROBE: (
         put("web.yaml", EXEC.replace("[check]}", "[check]}\n            periodSeconds: 2")),
         "web.yaml:22:19",
