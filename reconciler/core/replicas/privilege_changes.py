@@ -1,4 +1,6 @@
-"""The privileges of a workload beside those of what runs of it, for the reader of a plan. Called by `forecast`.
+"""The privileges of a workload beside those of what runs of it, for the readers of plans and of `explain`.
+
+`forecast` asks `changes`, the command line asks `of_revisions`.
 
 What runs is known by the templates in the ledger. A container whose template is not in it (an adopted one, or a lost ledger) may have
 any privilege, and so may those of a node that cannot be read: then a privilege is not called new, but not known to be.
@@ -46,6 +48,17 @@ def changes(ledger: Ledger, group: Group, sockets: Iterable[str]) -> tuple[Privi
     before, certain = _running(ledger, group, known)
     rows = [PrivilegeChange(key, _change(item, before, certain), item) for item in sorted(declared)]
     return (*rows, *(PrivilegeChange(key, Change.REMOVED, item) for item in sorted(before - declared)))
+
+
+def of_revisions(ledger: Ledger, workload: str, sockets: Iterable[str]) -> dict[str, tuple[Privilege, ...]]:
+    """The privileges of each revision of a workload whose template the ledger has: the declared one, and those that still run."""
+    known, prefix = tuple(sockets), revision_key(workload, "")
+    templates = {
+        name.removeprefix(prefix): value_json.parse(Template, text)
+        for name, text in sorted(ledger.templates.items())
+        if name.startswith(prefix)
+    }
+    return {revision: privileges_of(item, known) for revision, item in templates.items() if item is not None}
 
 
 def _change(privilege: Privilege, before: set[Privilege], certain: bool) -> Change:
