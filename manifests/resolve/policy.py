@@ -10,7 +10,6 @@ from manifests.kinds.validate import Declared, Path
 from manifests.resolve.record_list import written
 from manifests.resolve.references import Scope
 from manifests.values import desired
-from manifests.values.desired import Role
 from manifests.values.image_ref import parse_image
 from manifests.values.policy import (
     Allowed,
@@ -28,6 +27,7 @@ from manifests.values.privileges import (
     Privilege,
     canonical_path,
     dropped_capabilities,
+    engine_sockets,
     forbids_escalation,
     printable,
     privileges_of,
@@ -108,7 +108,7 @@ def _images(spec: given.Images) -> ImagePolicy:
 
 def violations(policy: Policy, scope: Scope, value: desired.Desired) -> Iterator[Violation]:
     """Everything in the manifests that the policy does not allow."""
-    sockets = engine_sockets(value)
+    sockets = engine_sockets(value.providers)
     workloads = {workload.key: workload for workload in value.workloads}
     for declared in scope.all("Workload"):
         manifest, workload = declared.manifest, workloads.get(declared.key)
@@ -121,16 +121,12 @@ def violations(policy: Policy, scope: Scope, value: desired.Desired) -> Iterator
         yield from _of_names(policy, scope, value)
 
 
-def engine_sockets(value: desired.Desired) -> tuple[str, ...]:
-    """The sockets of the runtimes that the manifests declare."""
-    settings = (provider.settings for provider in value.providers if provider.role is Role.RUNTIME)
-    return tuple(sorted(socket for item in settings if isinstance(socket := item.get("socket"), str)))
-
-
 def _of_pods(
     policy: Policy, declared: Declared, spec: PodSpec, template: desired.Template, sockets: tuple[str, ...]
 ) -> Iterator[Violation]:
     pods = policy.of(declared.name)
+    if pods.level is PodSecurity.PRIVILEGED and not pods.requires_non_root:
+        return
     rule = _level(policy, pods)
     index_of = {container.name: index for index, container in enumerate(spec.containers)}
     for privilege in privileges_of(template, sockets):
@@ -240,6 +236,8 @@ def _in_guard(policy: Policy, line: str, within: str = "spec.policy.allow") -> s
 
 def _of_images(policy: Policy, declared: Declared, spec: PodSpec) -> Iterator[Violation]:
     rules = policy.images
+    if rules == ImagePolicy():
+        return
     for index, container in enumerate(spec.containers):
         if container.image is None:
             continue

@@ -14,7 +14,7 @@ from dataclasses import field as value_field
 from enum import StrEnum
 from typing import Any
 
-from manifests.values.desired import Container, Template
+from manifests.values.desired import Container, Provider, Role, Template
 from manifests.values.pod import VolumeKind
 
 
@@ -261,6 +261,12 @@ def reaches_engine(path: str, sockets: Iterable[str] = ()) -> bool:
         return True
     known = (*_ENGINE_PATHS, *(canonical_path(socket) for socket in sockets))
     return any(is_below(path, place) or is_below(place, path) for place in known)
+
+
+def engine_sockets(providers: Iterable[Provider]) -> tuple[str, ...]:
+    """The sockets of the runtimes among these providers, for `reaches_engine`."""
+    settings = (provider.settings for provider in providers if provider.role is Role.RUNTIME)
+    return tuple(sorted(socket for item in settings if isinstance(socket := item.get("socket"), str)))
 
 
 # --- from a template to its privileges ---------------------------------------------------------------------------------------

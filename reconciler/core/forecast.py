@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from manifests.values.desired import SECOND, Desired
 from manifests.values.dns import Publish
+from manifests.values.privileges import engine_sockets
 from providers.actions import CreateContainer
 from providers.facts import ContainerState, Generation, Known, ProbeFact, Probes, ProbeValue
 from reconciler.core import decide, effects
@@ -157,7 +158,7 @@ def _privileges(
     """The privileges of the workloads that get containers, or another revision, beside those of what runs at the first decision."""
     shown = {item.object for item in changed}
     shown |= {item.step.object.rpartition("/")[0] for item in planned if isinstance(item.step.action, CreateContainer)}
-    sockets = privilege_changes.engine_sockets(desired)
+    sockets = engine_sockets(desired.providers)
     return tuple(
         row
         for key, group in sorted(first.status.roster.groups.items())

@@ -7,7 +7,7 @@ import yaml
 
 from manifests.problems import Code, ManifestErrors, Problem
 from reconciler import tree
-from tests.manifests.resolve.test_policy import PRIVILEGES
+from tests.manifests.privileged import PRIVILEGES
 from tests.manifests.trees import write
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "hardened"

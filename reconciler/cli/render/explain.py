@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from manifests.values.desired import Desired
+from manifests.values.privileges import engine_sockets
 from reconciler.cli.render.endpoints import weight_line, why_lines
 from reconciler.cli.render.paint import Paint
 from reconciler.cli.render.requests import request_json
@@ -27,7 +28,7 @@ from reconciler.cli.render.why import evidence_lines
 from reconciler.core.limits.suspensions import node_key
 from reconciler.core.model.instant import Instant
 from reconciler.core.model.ledger import Ledger
-from reconciler.core.replicas.privilege_changes import engine_sockets, of_revisions
+from reconciler.core.replicas.privilege_changes import of_revisions
 
 
 def explanation(key: str, stored: Stored, ledger: Ledger, desired: Desired | None) -> dict[str, Any]:
@@ -74,7 +75,9 @@ def _privileges(key: str, ledger: Ledger, desired: Desired | None) -> list[dict[
             "read_only": privilege.read_only,
             "text": privilege.text,
         }
-        for revision, found in of_revisions(ledger, key, engine_sockets(desired) if desired is not None else ()).items()
+        for revision, found in of_revisions(
+            ledger, key, engine_sockets(desired.providers) if desired is not None else ()
+        ).items()
         for privilege in found
     ]
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import NamedTuple
 
-from manifests.values.desired import Desired, Role, Template
+from manifests.values.desired import Template
 from manifests.values.privileges import Privilege, privileges_of
 from reconciler.core.model import value_json
 from reconciler.core.model.ledger import Ledger
@@ -33,12 +33,6 @@ class PrivilegeChange(NamedTuple):
     object: str
     change: Change
     privilege: Privilege
-
-
-def engine_sockets(desired: Desired) -> tuple[str, ...]:
-    """The sockets of the declared runtimes: mounts of them are privileges."""
-    settings = (provider.settings for provider in desired.providers if provider.role is Role.RUNTIME)
-    return tuple(sorted(socket for item in settings if isinstance(socket := item.get("socket"), str)))
 
 
 def changes(ledger: Ledger, group: Group, sockets: Iterable[str]) -> tuple[PrivilegeChange, ...]:

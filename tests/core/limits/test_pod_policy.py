@@ -14,6 +14,7 @@ from reconciler.core.model.ledger import Grant
 from reconciler.core.model.reasons import Reason, Rule
 from reconciler.core.model.want import Kind, Want
 from tests.builders import NOW, Scene, ago, container, down
+from tests.laws.helpers import QUICK
 from tests.sim.manifest import Shop, Spec, shop
 
 WHY = "container 'main': podSecurity: baseline does not allow: privileged"
@@ -25,7 +26,10 @@ class Forbidden:
     """Manifests that were in force before the policy."""
 
     shop: Shop
-    rest: bool = False
+
+    @property
+    def specs(self) -> tuple[Spec, ...]:
+        return self.shop.specs
 
     def desired(self) -> Desired:
         desired = self.shop.desired()
@@ -82,6 +86,19 @@ def test_a_recreation_is_held_before_the_old_container_stops():
         assert stops == (["workload/web/1"] if allowed else [])
         rules = {hold.rule for hold in plan.holds}
         assert (Rule.POLICY_VIOLATION in rules) == (not allowed)
+
+
+def test_a_replica_that_stays_sick_is_restarted_and_never_removed(world):
+    manifest = shop(replicas=3, backoff=QUICK, limit=100)
+    here = world(manifest)
+    before = {name: fact.id for name, fact in here.containers().items()}
+    here.push(Forbidden(manifest))
+    here.apps.cursed.add(sorted(before)[1])
+    here.run(15 * 60 * SECOND)
+    assert {name: fact.id for name, fact in here.containers().items()} == before
+    causes = [step.cause for step in here.tape.steps if isinstance(step.action, StopContainer)]
+    assert causes == [Reason.LIVENESS_FAILED] * 7
+    assert {hold.rule for hold in here.tape.last.holds} == {Rule.FAILED}
 
 
 @pytest.mark.parametrize("image", ["v1", "v2"])

@@ -17,7 +17,7 @@ from manifests.kinds.probe import Probe
 from manifests.kinds.workload import WorkloadSpec
 from manifests.values.pod import HOST_CONFIG_MANAGED
 from manifests.values.privileges import HARMLESS, JUDGED, NAMESPACES, RAW, Field, member_name, privileges_of
-from tests.manifests.resolve.test_policy import volume, workload
+from tests.manifests.privileged import volume, workload
 from tests.manifests.trees import ENGINE_PROVIDERS, INSTANCE, load_files
 
 CONTAINER = "template.spec.containers[]"
