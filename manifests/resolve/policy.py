@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from manifests import kinds
 from manifests.kinds import policy as given
-from manifests.kinds.pod import Container, PodSpec
+from manifests.kinds.pod import PodSpec
 from manifests.kinds.validate import Declared, Path
 from manifests.resolve.record_list import written
 from manifests.resolve.references import Scope
@@ -17,6 +17,7 @@ from manifests.values.policy import (
     HostPortRule,
     ImagePolicy,
     NamePolicy,
+    Need,
     PodPolicy,
     PodSecurity,
     Policy,
@@ -26,9 +27,7 @@ from manifests.values.privileges import (
     Field,
     Privilege,
     canonical_path,
-    dropped_capabilities,
     engine_sockets,
-    forbids_escalation,
     printable,
     privileges_of,
 )
@@ -125,48 +124,35 @@ def _of_pods(
     policy: Policy, declared: Declared, spec: PodSpec, template: desired.Template, sockets: tuple[str, ...]
 ) -> Iterator[Violation]:
     pods = policy.of(declared.name)
-    if pods.level is PodSecurity.PRIVILEGED and not pods.requires_non_root:
+    if not pods.judges:
         return
-    rule = _level(policy, pods)
     index_of = {container.name: index for index, container in enumerate(spec.containers)}
     for privilege in privileges_of(template, sockets):
         if not pods.allows(privilege):
-            head = f"{declared.key}: container '{privilege.container}'"
-            asks = "runAsNonRoot" if privilege.field is Field.RUN_AS_ROOT and not pods.restricted else rule
+            rule = policy.rule_of(declared.name, privilege.field)
+            message = f"{declared.key}: container '{privilege.container}': {rule} does not allow: {privilege.text}"
             path = _place(spec, index_of[privilege.container], privilege)
-            yield Violation(
-                declared, path, f"{head}: {asks} does not allow: {privilege.text}", _hint(policy, privilege)
-            )
+            yield Violation(declared, path, message, _hint(policy, privilege))
     for container in (template.container, *template.sidecars):
-        if container.engine.image:
-            index = index_of[container.name]
-            yield from _missing(policy, pods, declared, container, spec.containers[index], index)
+        given_container = spec.containers[index_of[container.name]]
+        path = (*_SPEC, "containers", index_of[container.name])
+        if "security_context" in given_container.model_fields_set:
+            path = (*path, "securityContext")
+        for need in pods.needs(container):
+            rule = policy.rule_of(declared.name, need)
+            message = f"{declared.key}: container '{container.name}': {rule} needs {need.value}"
+            yield Violation(declared, path, message, f"{_NEXT_STEPS[need]}{_or_as_root(policy, need)}")
 
 
-def _level(policy: Policy, pods: PodPolicy) -> str:
-    default = policy.default_level and pods.level is policy.pods.level
-    return f"podSecurity: {pods.level.value}{' (the default with local documents)' if default else ''}"
+_NEXT_STEPS = {
+    Need.NON_ROOT: "set securityContext.runAsUser to the user of the image",
+    Need.DROP_ALL: "set securityContext.capabilities.drop: [ALL]",
+    Need.NO_ESCALATION: "set securityContext.allowPrivilegeEscalation: false",
+}
 
 
-def _missing(
-    policy: Policy, pods: PodPolicy, declared: Declared, value: desired.Container, spec: Container, index: int
-) -> Iterator[Violation]:
-    """What a container has to give up and does not."""
-    head, path = f"{declared.key}: container '{spec.name}'", (*_SPEC, "containers", index)
-    context = (*path, "securityContext") if "security_context" in spec.model_fields_set else path
-    if pods.requires_non_root and not value.engine.user:
-        asks = _level(policy, pods) if pods.restricted else "runAsNonRoot"
-        message = f"{head}: {asks} needs a user other than root, and the user of the image is not known here"
-        hint = "set securityContext.runAsUser to the user of the image"
-        yield Violation(declared, context, message, f"{hint}, or {_in_guard(policy, 'runAsRoot: true')}")
-    if not pods.restricted:
-        return
-    if "ALL" not in dropped_capabilities(value):
-        message = f"{head}: {_level(policy, pods)} needs all capabilities to be dropped"
-        yield Violation(declared, context, message, "set securityContext.capabilities.drop: [ALL]")
-    if not forbids_escalation(value):
-        message = f"{head}: {_level(policy, pods)} needs allowPrivilegeEscalation: false"
-        yield Violation(declared, context, message, "set securityContext.allowPrivilegeEscalation: false")
+def _or_as_root(policy: Policy, need: Need) -> str:
+    return f", or {_in_guard(policy, 'runAsRoot: true')}" if need is Need.NON_ROOT else ""
 
 
 def _place(spec: PodSpec, index: int, privilege: Privilege) -> Path:
@@ -182,6 +168,7 @@ def _place(spec: PodSpec, index: int, privilege: Privilege) -> Path:
             for place, volume in enumerate(spec.volumes):
                 if volume.host_path is not None and canonical_path(volume.host_path.path) == privilege.value:
                     return (*_SPEC, "volumes", place, "hostPath", "path")
+            return (*path, "logging", "options")
         case Field.HOST_PORTS:
             for at, container in enumerate(spec.containers):
                 for place, port in enumerate(container.ports):
@@ -235,28 +222,14 @@ def _in_guard(policy: Policy, line: str, within: str = "spec.policy.allow") -> s
 
 
 def _of_images(policy: Policy, declared: Declared, spec: PodSpec) -> Iterator[Violation]:
-    rules = policy.images
-    if rules == ImagePolicy():
-        return
-    for index, container in enumerate(spec.containers):
+    for index, container in enumerate(spec.containers if policy.images.judges else ()):
         if container.image is None:
             continue
-        image, path = parse_image(container.image), (*_SPEC, "containers", index, "image")
-        head = f"{declared.key}: container '{container.name}': image {printable(container.image)}"
-        if not rules.from_allowed_registry(image):
-            places = ", ".join(rules.registries or ()) or "none"
-            message = f"{head} is {image.repository}, which is not below a registry that the policy allows: {places}"
-            hint = (
-                f"use an image of these, or {_in_guard(policy, 'its registry', within='spec.policy.images.registries')}"
-            )
-            yield Violation(declared, path, message, hint)
-        if rules.require_digest and not image.digest:
-            message = f"{head} has no digest, and the policy has requireDigest: true"
-            yield Violation(declared, path, message, f"write {image.repository}@sha256:… with the digest of the image")
-        tag = rules.forbidden_tag(image)
-        if tag:
-            message = f"{head} has the tag {tag}, which forbidTags of the policy names"
-            yield Violation(declared, path, message, "write another tag, or the digest of the image")
+        path = (*_SPEC, "containers", index, "image")
+        for breach in policy.images.breaches(parse_image(container.image)):
+            message = f"{declared.key}: container '{container.name}': image {printable(container.image)} {breach}"
+            within = f"change spec.policy.images of {policy.guard or 'the Guard'}"
+            yield Violation(declared, path, message, f"name an image that the policy allows, or {within}")
 
 
 def _of_providers(policy: Policy, types: frozenset[str], scope: Scope) -> Iterator[Violation]:

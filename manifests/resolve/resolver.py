@@ -90,6 +90,8 @@ def resolve(
             scope.report(violation.declared, violation.path, Code.POLICY_VIOLATION, violation.message, violation.hint)
     elif value is not None:
         value = replace(value, workloads=_marked(value.workloads, found))
+    if value is not None:
+        value = replace(value, guard=replace(value.guard, policy=policy))
     warnings = tuple(sorted({problem for problem in scope.problems if problem.is_warning}))
     if value is None or len(warnings) < len(set(scope.problems)):
         raise ManifestErrors(scope.problems)

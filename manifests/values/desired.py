@@ -21,6 +21,7 @@ from manifests.values.limits import (
     Window,
 )
 from manifests.values.pod import DEFAULT_ENGINE, Engine, Live, SecretSource
+from manifests.values.policy import DEFAULT_POLICY, Policy
 from manifests.values.rollouts import DEFAULT_ROLLOUT, Rollout, Strategy
 from manifests.values.traffic import DEFAULT_PANIC, Panic, Ramp
 
@@ -305,7 +306,8 @@ class MassChange:
 class Guard:
     """Global limits. `deny` holds keys of objects on which no action is taken.
 
-    `exec_commands` are the beginnings of argument lists that exec probes may run; None = any.
+    `exec_commands` are the beginnings of argument lists that exec probes may run; None = any. `policy` judges the manifests while they
+    are resolved, and templates of earlier revisions before a container is created from one.
     """
 
     suspend: bool = False
@@ -315,6 +317,7 @@ class Guard:
     restarts: RestartLimits = DEFAULT_RESTARTS
     mass_failure: MassFailure = DEFAULT_MASS_FAILURE
     windows: tuple[Window, ...] = ()
+    policy: Policy = DEFAULT_POLICY
 
 
 @dataclass(frozen=True, slots=True)

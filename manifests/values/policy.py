@@ -4,13 +4,25 @@
 """
 
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from manifests.values.dns_names import within
-from manifests.values.image_ref import ImageRef
-from manifests.values.privileges import Field, Privilege, is_below
+from manifests.values.image_ref import ImageRef, parse_image
+from manifests.values.privileges import (
+    Field,
+    Privilege,
+    dropped_capabilities,
+    forbids_escalation,
+    is_below,
+    printable,
+    privileges_of,
+)
+
+if TYPE_CHECKING:  # its Guard has the policy
+    from manifests.values.desired import Container, Template
 
 
 class PodSecurity(StrEnum):
@@ -125,6 +137,14 @@ def _matches(name: str, pattern: str) -> bool:
     return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
 
 
+class Need(StrEnum):
+    """What a container must declare. The values complete "podSecurity: restricted needs …"."""
+
+    NON_ROOT = "a user other than root, and the user of the image is not known here"
+    DROP_ALL = "all capabilities to be dropped"
+    NO_ESCALATION = "allowPrivilegeEscalation: false"
+
+
 @dataclass(frozen=True, slots=True)
 class PodPolicy:
     """What the pods of a workload may do.
@@ -148,6 +168,22 @@ class PodPolicy:
                 return True
         return self.allowed.allows(privilege)
 
+    def needs(self, container: "Container") -> Iterator[Need]:
+        """What a container must declare and does not. A runtime without images has no such fields."""
+        if not container.engine.image:
+            return
+        if self.requires_non_root and not container.engine.user:
+            yield Need.NON_ROOT
+        if self.restricted and "ALL" not in dropped_capabilities(container):
+            yield Need.DROP_ALL
+        if self.restricted and not forbids_escalation(container):
+            yield Need.NO_ESCALATION
+
+    @property
+    def judges(self) -> bool:
+        """Whether it forbids anything."""
+        return self.level is not PodSecurity.PRIVILEGED or self.requires_non_root
+
     @property
     def restricted(self) -> bool:
         """Whether containers must give up what they do not need."""
@@ -167,14 +203,24 @@ class ImagePolicy:
     require_digest: bool = False
     forbid_tags: frozenset[str] = frozenset()
 
-    def from_allowed_registry(self, image: ImageRef) -> bool:
-        """Whether an image comes from an allowed place: `registry.example.com/shop` has `…/shop` and `…/shop/web`, not `…/shopx`."""
-        return self.registries is None or any(is_below(image.repository, prefix) for prefix in self.registries)
+    def breaches(self, image: ImageRef) -> Iterator[str]:
+        """Why an image is not allowed: `is …`, `has …`.
 
-    def forbidden_tag(self, image: ImageRef) -> str:
-        """The forbidden tag of an image; empty where it has none. With a digest a tag has no effect."""
+        `registry.example.com/shop` has `registry.example.com/shop/web`, not `registry.example.com/shopx`. With a digest a tag has no effect.
+        """
+        if self.registries is not None and not any(is_below(image.repository, prefix) for prefix in self.registries):
+            places = ", ".join(self.registries) or "none"
+            yield f"is {image.repository}, which is not below a registry that the policy allows: {places}"
+        if self.require_digest and not image.digest:
+            yield "has no digest, and the policy has requireDigest: true"
         tag = "" if image.digest else image.tag or "latest"
-        return tag if tag in self.forbid_tags else ""
+        if tag in self.forbid_tags:
+            yield f"has the tag {tag}, which forbidTags of the policy names"
+
+    @property
+    def judges(self) -> bool:
+        """Whether it forbids anything."""
+        return self.registries is not None or self.require_digest or bool(self.forbid_tags)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,3 +270,40 @@ class Policy:
     def of(self, workload: str) -> PodPolicy:
         """The policy for the pods of a workload."""
         return self.exceptions.get(workload, self.pods)
+
+    def level_of(self, workload: str) -> str:
+        """The level of a workload, as messages name it."""
+        level = self.of(workload).level
+        default = self.default_level and level is self.pods.level
+        return f"podSecurity: {level.value}{' (the default with local documents)' if default else ''}"
+
+    def refusal(self, workload: str, template: "Template", sockets: Iterable[str]) -> str:
+        """The first reason why no container may be created from a template; empty when it is allowed.
+
+        Args:
+            workload: name of the workload.
+            sockets: those of the declared runtimes, see `privileges.reaches_engine`.
+        """
+        return next(self._refusals(workload, template, sockets), "")
+
+    def _refusals(self, workload: str, template: "Template", sockets: Iterable[str]) -> Iterator[str]:
+        pods, containers = self.of(workload), (template.container, *template.sidecars)
+        if pods.judges:
+            for privilege in privileges_of(template, sockets):
+                if not pods.allows(privilege):
+                    yield f"container '{privilege.container}': {self.rule_of(workload, privilege.field)} does not allow: {privilege.text}"
+            for container in containers:
+                for need in pods.needs(container):
+                    yield f"container '{container.name}': {self.rule_of(workload, need)} needs {need.value}"
+        for container in containers if self.images.judges else ():
+            if container.engine.image:
+                for breach in self.images.breaches(parse_image(container.engine.image)):
+                    yield f"container '{container.name}': image {printable(container.engine.image)} {breach}"
+
+    def rule_of(self, workload: str, of: Field | Need) -> str:
+        """The rule that decides about a privilege or a need, as messages name it."""
+        by_user = of in (Field.RUN_AS_ROOT, Need.NON_ROOT) and not self.of(workload).restricted
+        return "runAsNonRoot" if by_user else self.level_of(workload)
+
+
+DEFAULT_POLICY = Policy()

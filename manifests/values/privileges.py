@@ -12,10 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from dataclasses import field as value_field
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from manifests.values.desired import Container, Provider, Role, Template
 from manifests.values.pod import VolumeKind
+
+if TYPE_CHECKING:  # its Guard has the policy, which judges privileges
+    from manifests.values.desired import Container, Provider, Template
 
 
 class Field(StrEnum):
@@ -192,7 +194,7 @@ def harmless_option(option: str) -> bool:
     return name == "no-new-privileges" or (name == "seccomp" and value == "builtin")
 
 
-def forbids_escalation(container: Container) -> bool:
+def forbids_escalation(container: "Container") -> bool:
     """Whether a process of the container can gain no privileges that its parent does not have (`no-new-privileges`)."""
     if container.engine.no_new_privileges:
         return True
@@ -202,7 +204,7 @@ def forbids_escalation(container: Container) -> bool:
     return len(given) == 1 and last in (["no-new-privileges"], ["no-new-privileges=true"], ["no-new-privileges:true"])
 
 
-def dropped_capabilities(container: Container) -> frozenset[str]:
+def dropped_capabilities(container: "Container") -> frozenset[str]:
     """The capabilities that a container drops; those of HostConfig replace the manifest's own."""
     given = [value for written, value in host_config_of(container).items() if member_name(written) == "CapDrop"]
     if not given:
@@ -216,7 +218,7 @@ def _keeps_groups(name: str, value: Any) -> bool:
     return name == "GroupAdd" and "keep-groups" in _texts(value)
 
 
-def host_config_of(container: Container) -> dict[str, Any]:
+def host_config_of(container: "Container") -> dict[str, Any]:
     """The members of HostConfig that the manifest gives a container, under the names that it writes."""
     given = json.loads(container.engine.host_config) if container.engine.host_config else {}
     return given if isinstance(given, dict) else {}
@@ -263,16 +265,16 @@ def reaches_engine(path: str, sockets: Iterable[str] = ()) -> bool:
     return any(is_below(path, place) or is_below(place, path) for place in known)
 
 
-def engine_sockets(providers: Iterable[Provider]) -> tuple[str, ...]:
+def engine_sockets(providers: Iterable["Provider"]) -> tuple[str, ...]:
     """The sockets of the runtimes among these providers, for `reaches_engine`."""
-    settings = (provider.settings for provider in providers if provider.role is Role.RUNTIME)
+    settings = (provider.settings for provider in providers if provider.role == "runtime")
     return tuple(sorted(socket for item in settings if isinstance(socket := item.get("socket"), str)))
 
 
 # --- from a template to its privileges ---------------------------------------------------------------------------------------
 
 
-def privileges_of(template: Template, sockets: Iterable[str] = ()) -> tuple[Privilege, ...]:
+def privileges_of(template: "Template", sockets: Iterable[str] = ()) -> tuple[Privilege, ...]:
     """All privileges of a template, sorted. `sockets`: those of the declared runtimes, see `reaches_engine`."""
     known = tuple(sockets)
     found = {
@@ -288,7 +290,7 @@ def privileges_of(template: Template, sockets: Iterable[str] = ()) -> tuple[Priv
     return tuple(sorted(found))
 
 
-def _of_fields(container: Container, sockets: tuple[str, ...]) -> Iterator[Privilege]:
+def _of_fields(container: "Container", sockets: tuple[str, ...]) -> Iterator[Privilege]:
     engine, name = container.engine, container.name
     for capability in engine.cap_add:
         yield Privilege(name, Field.CAPABILITIES, capability)
@@ -299,6 +301,16 @@ def _of_fields(container: Container, sockets: tuple[str, ...]) -> Iterator[Privi
         yield Privilege(name, Field.RUN_AS_ROOT)
     if engine.log_driver and engine.log_driver not in LOCAL_LOG_DRIVERS:
         yield Privilege(name, Field.LOG_DRIVERS, engine.log_driver)
+    yield from _log_file(name, dict(engine.log_options), sockets)
+
+
+def _log_file(
+    container: str, options: Mapping[str, Any], sockets: tuple[str, ...], member: str = ""
+) -> Iterator[Privilege]:
+    """A file of the node that the engine writes the output to (Podman's option `path`)."""
+    for option, value in options.items():
+        if option.casefold() == "path":
+            yield from _host_path(container, str(value), "(the log)", sockets, read_only=False, member=member)
 
 
 def _host_path(
@@ -310,7 +322,7 @@ def _host_path(
         yield Privilege(container, Field.ENGINE_ACCESS, path, target, read_only, member)
 
 
-def _of_host_config(container: Container, sockets: tuple[str, ...]) -> Iterator[Privilege]:
+def _of_host_config(container: "Container", sockets: tuple[str, ...]) -> Iterator[Privilege]:
     for written, value in host_config_of(container).items():
         name = member_name(written)
         if value is None or (name in HARMLESS and not _keeps_groups(name, value)):
@@ -345,6 +357,9 @@ def _of_member(container: str, name: str, written: str, value: Any, sockets: tup
             if sysctl not in SAFE_SYSCTLS:
                 yield Privilege(container, Field.SYSCTLS, str(sysctl), member=written)
     elif name == "LogConfig" and isinstance(value, Mapping) and not _ambiguous(value):
+        options = folded(value).get("config") or {}
+        if isinstance(options, Mapping):
+            yield from _log_file(container, options, sockets, written)
         driver = str(folded(value).get("type") or "")
         if driver and driver not in LOCAL_LOG_DRIVERS:
             yield Privilege(container, Field.LOG_DRIVERS, driver, member=written)

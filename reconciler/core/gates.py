@@ -315,7 +315,8 @@ class _Gate:
         workload = want.workload
         if workload is None:
             return self.prune(want)
-        forbidden = pod_policy.hold(want, self.counters.ledger.grants.values()) if workload.forbidden else None
+        declared = self.roster.groups[workload.key].workload
+        forbidden = pod_policy.hold(want, declared, self.desired, self.counters.ledger.grants.values())
         if forbidden is not None:
             return forbidden
         match want.kind:

@@ -89,6 +89,16 @@ PRIVILEGES: dict[str, tuple[dict, dict, str]] = {
     "sysctl": (raw(Sysctls={"net.core.somaxconn": "1"}), {"sysctls": ["net.core.*"]}, "sysctl net.core.somaxconn"),
     "logging driver": ({"logging": {"driver": "syslog"}}, {"logDrivers": ["syslog"]}, "log driver syslog"),
     "raw logging driver": (raw(LogConfig={"type": "gelf"}), {"logDrivers": ["gelf"]}, "log driver gelf"),
+    "log file": (
+        {"logging": {"driver": "json-file", "options": {"path": "/etc/cron.d/x"}}},
+        {"hostPaths": [{"pathPrefix": "/etc/cron.d"}]},
+        "host path /etc/cron.d/x read-write at (the log)",
+    ),
+    "raw log file": (
+        raw(LogConfig={"Type": "k8s-file", "config": {"PATH": "/etc/cron.d/x"}}),
+        {"hostPaths": [{"pathPrefix": "/etc/cron.d"}]},
+        "host path /etc/cron.d/x",
+    ),
     "shared propagation": (
         raw(Mounts=[{**BIND, "BindOptions": {"Propagation": "rshared"}}]),
         {"hostPaths": [{"pathPrefix": "/srv"}], "hostConfig": ["Mounts"]},

@@ -132,5 +132,6 @@ def test_a_replica_that_was_given_up_before_gets_its_container(kind, given_up, h
     grant = Grant(
         "workload/web/1" if given_up else "workload/web/0", fact.generation, Reason.RECREATE, ago(5), recreate=True
     )
-    assert (pod_policy.hold(want, [grant]) is not None) == held
-    assert pod_policy.hold(want._replace(workload=replace(web, forbidden="")), []) is None
+    desired = shop().desired()
+    assert (pod_policy.hold(want, web, desired, [grant]) is not None) == held
+    assert pod_policy.hold(want._replace(workload=replace(web, forbidden="")), web, desired, []) is None

@@ -33,6 +33,7 @@ GIVES: dict[str, tuple[Field, dict, list]] = {
     f"{CONTAINER}.ports[].hostIP": (
         Field.HOST_PORTS, {"ports": [{"containerPort": 80, "hostPort": 80, "hostIP": "192.0.2.1"}]}, [],
     ),
+    f"{CONTAINER}.logging.options": (Field.HOST_PATHS, {"logging": {"driver": "local", "options": {"path": "/srv/x"}}}, []),
     f"{CONTAINER}.logging.driver": (Field.LOG_DRIVERS, {"logging": {"driver": "syslog"}}, []),
     "template.spec.volumes[].hostPath.path": (Field.HOST_PATHS, *volume("/srv")),
     f"{CONTAINER}.volumeMounts[].readOnly": (Field.HOST_PATHS, *volume("/srv", read_only=True)),
@@ -50,7 +51,6 @@ OTHERWISE = {
     f"{CONTAINER}.workingDir": "inside the container, or below the manifests",
     f"{CONTAINER}.env[].valueFrom.secret.env": "secrets of the Instance",
     f"{CONTAINER}.env[].valueFrom.secret.file": "secrets of the Instance",
-    f"{CONTAINER}.logging.options": "options of a driver that the policy judges",
     "template.spec.networks": "networks of the engine; host and none are refused",
     "template.spec.volumes[].named": "a volume of the engine, whose driver the manifest cannot choose",
 }

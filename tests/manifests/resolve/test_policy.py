@@ -5,11 +5,27 @@ from pathlib import Path
 
 import pytest
 
-from manifests.load import load_tree
+from manifests.kinds.validate import validate
+from manifests.load import load_tree, read_sources, resolve_sources
 from manifests.problems import Code, ManifestErrors, Problem
+from manifests.resolve.policy import policy_of
+from manifests.values.policy import Allowed, PodPolicy, PodSecurity, Policy
+from manifests.yaml.read import read_file
 from providers import registry
 from tests.manifests.privileged import DIGEST, HARDENED, PRIVILEGES, guard, raw, volume, workload
-from tests.manifests.trees import ENGINE_PROVIDERS, INSTANCE, POLICY, RECORD, RECORD_LIST, load_path, problems_at, write
+from tests.manifests.trees import (
+    ENGINE_PROVIDERS,
+    INSTANCE,
+    POLICY,
+    RECORD,
+    RECORD_LIST,
+    known_types,
+    load_path,
+    problems_at,
+    settings_model,
+    template_support,
+    write,
+)
 
 
 def judged(root: Path, policy: dict, text: str, **files: str) -> list[Problem]:
@@ -391,3 +407,38 @@ def test_without_a_policy_nothing_is_forbidden(tmp_path: Path) -> None:
     for number, (container, _, _) in enumerate(PRIVILEGES.values()):
         files = {"instance.yaml": INSTANCE, "providers.yaml": ENGINE_PROVIDERS, "web.yaml": workload(container)}
         assert load_path(write(tmp_path / str(number), files)).workloads[0].forbidden == ""
+
+
+def test_what_was_in_force_before_is_marked_and_kept(tmp_path: Path) -> None:
+    files = {
+        "web.yaml": workload(raw(Privileged=True)),
+        "more.yaml": workload().replace("name: web\nspec", "name: more\nspec"),
+    }
+    root = write(tmp_path / "tree", {**files, "mail.yaml": RECORD})
+    (tmp_path / "local.yaml").write_text(f"{INSTANCE}---\n{ENGINE_PROVIDERS}---\n{guard({'dns': {'names': []}})}")
+    sources = read_sources(root, tmp_path / "local.yaml")
+    types = {"settings_model": settings_model, "known_types": known_types, "template_support": template_support}
+    with pytest.raises(ManifestErrors) as raised:
+        resolve_sources(sources, **types)
+    assert {problem.file for problem in raised.value.problems} == {"web.yaml", "mail.yaml"}
+    kept = resolve_sources(sources, **types, enforce=False).desired
+    assert [(item.name, bool(item.forbidden)) for item in kept.workloads] == [("more", False), ("web", True)]
+    assert [record.name for record in kept.records] == ["mail"]
+    assert kept.workloads[1].forbidden.startswith("container 'web': podSecurity: baseline")
+
+
+@pytest.mark.parametrize("name", PRIVILEGES)
+def test_the_policy_refuses_a_template_as_it_refuses_a_manifest(tmp_path: Path, name: str) -> None:
+    container, allow, message = PRIVILEGES[name]
+    files = {"instance.yaml": INSTANCE, "providers.yaml": ENGINE_PROVIDERS, "web.yaml": workload(container)}
+    template = load_path(write(tmp_path, files)).workloads[0].template
+    refused, allowed = (Policy(PodPolicy(PodSecurity.BASELINE, allowed=item)) for item in (Allowed(), resolved(allow)))
+    assert message in refused.refusal("web", template, ()) or "host path" in refused.refusal("web", template, ())
+    assert allowed.refusal("web", template, ()) == ""
+
+
+def resolved(allow: dict) -> Allowed:
+    (document,), _ = read_file("guard.yaml", guard({"allow": allow}).encode())
+    declared, problems = validate(document)
+    assert problems == []
+    return policy_of(declared, local=False).pods.allowed
