@@ -123,6 +123,10 @@ class SecurityContext(Model):
 
     run_as_user: UserId | None = Field(None, description="User id; by default as the image says.")
     run_as_group: UserId | None = Field(None, description="Group id; needs `runAsUser`.")
+    run_as_non_root: bool = Field(
+        False,
+        description="Creates no container that would run as root. Without `runAsUser` the image must name its user by a number other than 0.",
+    )
     capabilities: Capabilities = Field(default_factory=Capabilities, description="Capabilities of the processes.")
     allow_privilege_escalation: bool = Field(
         True,
@@ -134,9 +138,11 @@ class SecurityContext(Model):
     )
 
     @model_validator(mode="after")
-    def _group_with_user(self) -> Self:
+    def _users_fit(self) -> Self:
         if self.run_as_group is not None and self.run_as_user is None:
             raise bad_value("runAsGroup needs runAsUser", "add runAsUser", at=("runAsGroup",))
+        if self.run_as_non_root and self.run_as_user == 0:
+            raise bad_value("user 0 is root, and runAsNonRoot is true", "set another runAsUser", at=("runAsUser",))
         return self
 
 

@@ -115,7 +115,7 @@ class Allow(Model):
     host_ports: Items[AllowedHostPorts] = Field((), description="Ports of the node that containers may publish.")
     run_as_root: bool = Field(
         False,
-        description="Allows containers without `runAsUser`, or with `runAsUser: 0`, where `podSecurity` or `runAsNonRoot` forbids them.",
+        description="Allows containers that may run as root where `podSecurity` or `runAsNonRoot` forbids them.",
     )
     security_opt: Annotated[Items[str], unique("option")] = Field(
         (),
@@ -189,7 +189,7 @@ class Policy(Model):
     )
     run_as_non_root: bool = Field(
         False,
-        description="Each container must set `runAsUser`, and not to 0: the user of an image is not known here. `restricted` asks for it too.",
+        description="Each container must set `runAsUser` other than 0, or `runAsNonRoot: true`. `restricted` asks for it too.",
     )
     allow: Allow = Field(
         default_factory=Allow, description="Privileges that are allowed beyond `podSecurity`, for all workloads."

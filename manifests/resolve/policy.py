@@ -145,7 +145,7 @@ def _of_pods(
 
 
 _NEXT_STEPS = {
-    Need.NON_ROOT: "set securityContext.runAsUser to the user of the image",
+    Need.NON_ROOT: "set securityContext.runAsUser, or runAsNonRoot: true where the image names a user",
     Need.DROP_ALL: "set securityContext.capabilities.drop: [ALL]",
     Need.NO_ESCALATION: "set securityContext.allowPrivilegeEscalation: false",
 }

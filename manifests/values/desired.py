@@ -317,7 +317,7 @@ class Guard:
     restarts: RestartLimits = DEFAULT_RESTARTS
     mass_failure: MassFailure = DEFAULT_MASS_FAILURE
     windows: tuple[Window, ...] = ()
-    policy: Policy = DEFAULT_POLICY
+    policy: Policy = field(default=DEFAULT_POLICY, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,6 +87,7 @@ class Engine:
         secret_env: variables whose values are secrets, by reference.
         log_driver: empty = the engine's default.
         host_config: members of the engine's own HostConfig as JSON text, merged last; empty = none.
+        run_as_non_root: no container is created that would run as root, or as a user that is not known.
         no_new_privileges: processes cannot gain privileges that their parent does not have.
     """
 
@@ -106,6 +107,7 @@ class Engine:
     log_options: tuple[tuple[str, str], ...] = ()
     host_config: str = ""
     no_new_privileges: bool = False
+    run_as_non_root: bool = False
 
 
 DEFAULT_ENGINE = Engine()

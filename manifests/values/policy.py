@@ -140,7 +140,7 @@ def _matches(name: str, pattern: str) -> bool:
 class Need(StrEnum):
     """What a container must declare. The values complete "podSecurity: restricted needs …"."""
 
-    NON_ROOT = "a user other than root, and the user of the image is not known here"
+    NON_ROOT = "runAsUser other than 0, or runAsNonRoot: true"
     DROP_ALL = "all capabilities to be dropped"
     NO_ESCALATION = "allowPrivilegeEscalation: false"
 
@@ -149,7 +149,7 @@ class Need(StrEnum):
 class PodPolicy:
     """What the pods of a workload may do.
 
-    `run_as_non_root`: each container must name a user other than root. `restricted` asks for that too.
+    `run_as_non_root`: no container may run as root. `restricted` asks for that too.
     """
 
     level: PodSecurity = PodSecurity.PRIVILEGED
@@ -172,7 +172,7 @@ class PodPolicy:
         """What a container must declare and does not. A runtime without images has no such fields."""
         if not container.engine.image:
             return
-        if self.requires_non_root and not container.engine.user:
+        if self.requires_non_root and not (container.engine.user or container.engine.run_as_non_root):
             yield Need.NON_ROOT
         if self.restricted and "ALL" not in dropped_capabilities(container):
             yield Need.DROP_ALL
@@ -191,7 +191,7 @@ class PodPolicy:
 
     @property
     def requires_non_root(self) -> bool:
-        """Whether each container must name a user other than root."""
+        """Whether each container must name a user other than root, or ask the runtime for one."""
         return (self.run_as_non_root or self.restricted) and not self.allowed.run_as_root
 
 

@@ -54,7 +54,7 @@ REFUSED: dict[str, tuple[dict, dict, str]] = {
     "a capability of the baseline": ({"securityContext": {"capabilities": {"add": ["CHOWN"]}}}, {}, "capability CHOWN"),
     "all capabilities": ({"securityContext": {"capabilities": None}}, {}, "needs all capabilities to be dropped"),
     "escalation": ({"securityContext": {"allowPrivilegeEscalation": True}}, {}, "needs allowPrivilegeEscalation: false"),
-    "the user of the image": ({"securityContext": {"runAsUser": None}}, {}, "needs a user other than root"),
+    "the user of the image": ({"securityContext": {"runAsUser": None}}, {}, "needs runAsUser other than 0"),
     "root": ({"securityContext": {"runAsUser": 0}}, {}, "runs as root"),
     "another registry": ({"image": f"registry.example.com/shopx@sha256:{'0' * 64}"}, {}, "not below a registry"),
     "a short name": ({"image": f"nginx@sha256:{'0' * 64}"}, {}, "not below a registry"),

@@ -61,7 +61,7 @@ PLAIN = (
     "template.metadata.labels", "template.spec.terminationGracePeriodSeconds", f"{CONTAINER}.name", f"{CONTAINER}.imagePullPolicy",
     f"{CONTAINER}.env[].name", f"{CONTAINER}.env[].value", f"{CONTAINER}.ports[].name", f"{CONTAINER}.ports[].containerPort",
     f"{CONTAINER}.ports[].protocol", f"{CONTAINER}.volumeMounts[].name", f"{CONTAINER}.volumeMounts[].mountPath", f"{CONTAINER}.resources.",
-    f"{CONTAINER}.securityContext.runAsGroup", f"{CONTAINER}.securityContext.capabilities.drop",
+    f"{CONTAINER}.securityContext.runAsGroup", f"{CONTAINER}.securityContext.runAsNonRoot", f"{CONTAINER}.securityContext.capabilities.drop",
     f"{CONTAINER}.securityContext.readOnlyRootFilesystem", f"{CONTAINER}.securityContext.allowPrivilegeEscalation",
     f"{CONTAINER}.ulimits[].", f"{CONTAINER}.init", f"{CONTAINER}.stopSignal", f"{CONTAINER}.dependsOn", f"{CONTAINER}.livenessProbe",
     f"{CONTAINER}.readinessProbe", f"{CONTAINER}.startupProbe", "template.spec.volumes[].name", "template.spec.volumes[].tmpfs.sizeLimit",

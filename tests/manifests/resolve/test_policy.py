@@ -196,7 +196,7 @@ RESTRICTED = {
     "one dropped capability": (without("securityContext", "capabilities", capabilities={"drop": ["CHOWN"]}), "to be dropped"),
     "capabilities kept by HostConfig": ({**HARDENED, **raw(capdrop=[])}, "to be dropped"),
     "escalation": (without("securityContext", "allowPrivilegeEscalation"), "allowPrivilegeEscalation: false"),
-    "no user": (without("securityContext", "runAsUser"), "a user other than root"),
+    "no user": (without("securityContext", "runAsUser"), "needs runAsUser other than 0, or runAsNonRoot: true"),
     "root": (without("securityContext", "runAsUser", runAsUser=0), "runs as root"),
     "privileged": ({**HARDENED, **raw(Privileged=True)}, "privileged"),
 }  # fmt: skip
@@ -241,7 +241,14 @@ def test_run_as_non_root_needs_a_known_user(tmp_path: Path, policy: dict, user: 
     container = {} if user is None else {"securityContext": {"runAsUser": user}}
     found = judged(tmp_path, policy, workload(container))
     assert (found == []) == allowed
+    by_runtime = {"securityContext": {"runAsNonRoot": True}}
+    assert judged(tmp_path / "by the runtime", policy, workload(by_runtime)) == []
     assert all("runAsNonRoot" in problem.message for problem in found)
+
+
+def test_root_contradicts_run_as_non_root(tmp_path: Path) -> None:
+    (problem,) = judged(tmp_path, {}, workload({"securityContext": {"runAsNonRoot": True, "runAsUser": 0}}))
+    assert (problem.code, problem.path[-9:]) == (Code.BAD_VALUE, "runAsUser")
 
 
 def test_an_exception_counts_for_its_workloads_and_adds(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from manifests.values.desired import Port
 from manifests.values.pod import Live, Mount, Ulimit, VolumeKind
+from providers.errors import Rejected
 from tests.providers.runtime.docker.bench import Bench
 from tests.providers.runtime.docker.engine import container, template
 
@@ -80,6 +81,31 @@ def test_without_a_command_the_image_decides_what_runs(bench: Bench) -> None:
     with_args = replace(container(image="reconciler-test/said:1", args=("given",)), argv=())
     bench.logged(bench.run(template(with_args), ordinal=1).name, "image given")
     bench.api.link.delete("/images/reconciler-test/said:1", "image", force="1")
+
+
+@pytest.mark.parametrize(
+    ("user", "cause"),
+    [
+        ("", "is root"),
+        ("0", "is root"),
+        ("0:5", "is root"),
+        ("web", "'web', a name that may be root"),
+        ("1000", ""),
+        ("12:34", ""),
+    ],
+)
+def test_a_container_that_must_not_be_root_needs_a_user(bench: Bench, user: str, cause: str) -> None:
+    image = f"reconciler-test/user-{user.replace(':', '-') or 'none'}:1"
+    bench.api.import_image(image, image_with_command(), *([f"USER {user}"] if user else []))
+    made = template(container("web", "/bin/sleep", "300", image=image, run_as_non_root=True))
+    if not cause:
+        assert bench.api.inspect(bench.run(made).name)["Config"]["User"] == user
+        return
+    with pytest.raises(Rejected, match=cause):
+        bench.create(made)
+    assert bench.api.names(f"reconciler.instance={bench.instance}") == []
+    named = template(container("web", "/bin/sleep", "300", image=image, run_as_non_root=True, user="1000"))
+    assert bench.api.inspect(bench.run(named).name)["State"]["Running"]
 
 
 def image_with_command() -> bytes:

@@ -204,4 +204,4 @@ def test_the_host_network_cannot_be_named_by_its_id(bench: Bench, length: int) -
     host = bench.api.link.get("/networks/host", "host")["Id"]
     with pytest.raises(Rejected, match="is the id of network 'host', which cannot be used"):
         bench.run(template(container("web", "/bin/sleep", "300"), networks=(host[:length],)))
-    assert bench.runtime.observe() == ()
+    assert bench.api.names(f"reconciler.instance={bench.instance}") == []
