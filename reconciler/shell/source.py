@@ -139,6 +139,8 @@ class DirectorySource:
         self._in_force, self._revision = in_force.state, in_force.revision
         self._sources, self._judged = in_force.sources, False
         self._refused = ""
+        # Stored manifests stay in force although the same files would be refused now: the rules have changed since.
+        self._outdated = in_force.invalid is not None and in_force.invalid[0].state == in_force.state
         self._problem: SourceProblem | None = None
         self._message = self._reported = ""
         self._same = in_force.invalid is None
@@ -171,7 +173,7 @@ class DirectorySource:
 
     def _reread(self) -> tuple[Desired | None, tuple[str, ...]]:
         sources = self._read()
-        self._same = sources.state == self._in_force
+        self._same = self._is_in_force(sources)
         if self._same:
             return self._unjudged(sources), self._good_again()
         if sources.state == self._refused:
@@ -179,7 +181,7 @@ class DirectorySource:
         settled = self._settled(sources)
         if settled is None:
             return None, ("the manifests keep changing; the last good revision stays in force until they settle",)
-        if settled.state == self._in_force:
+        if self._is_in_force(settled):
             self._same = True
             return self._unjudged(settled), self._good_again()
         if not self._follow:
@@ -194,9 +196,13 @@ class DirectorySource:
             return self._judge(settled), (stays, render(error.problems))
         self._in_force, self._revision, self._refused = settled.state, settled.revision, ""
         self._sources, self._judged = settled, False
-        self._same, self._problem = True, None
+        self._same, self._problem, self._outdated = True, None, False
         self._report(self._keeper.in_force(settled))
         return desired, (f"the manifests changed; revision {self._named()} is in force",)
+
+    def _is_in_force(self, sources: Sources) -> bool:
+        """Whether these files are those in force, by the rules of today too."""
+        return sources.state == self._in_force and not self._outdated
 
     def _judge(self, refused: Sources) -> Desired | None:
         """The manifests in force with the local documents as they are now; None where these are the same, or are invalid themselves.

@@ -259,3 +259,15 @@ def test_a_start_keeps_what_the_policy_forbids_now(judged):
     (web,) = start.desired.workloads
     assert "privileged" in web.forbidden
     assert start.invalid is not None
+    # The files at the source are the stored ones, and still they are invalid.
+    source = judged.source(InForce(start.sources.state, start.sources.revision, start.invalid, start.sources))
+    assert source.problem() is not None
+    assert source.reread() == (None, ())
+    assert source.problem() is not None
+    assert not source.same()
+    judged.decide(ALLOWED)
+    desired, _ = source.reread()
+    assert desired is not None
+    assert desired.workloads[0].forbidden == ""
+    assert source.problem() is None
+    assert source.same()
