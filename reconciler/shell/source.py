@@ -129,6 +129,8 @@ class DirectorySource:
         self._read, self._resolve, self._clock, self._keeper, self._follow = read, resolve, clock, keeper, follow
         self._in_force, self._revision = in_force.state, in_force.revision
         self._refused = ""
+        # Stored manifests stay in force although the same files would be refused now: the rules have changed since.
+        self._outdated = in_force.invalid is not None and in_force.invalid[0].state == in_force.state
         self._problem: SourceProblem | None = None
         self._message = self._reported = ""
         self._same = in_force.invalid is None
@@ -161,7 +163,7 @@ class DirectorySource:
 
     def _reread(self) -> tuple[Desired | None, tuple[str, ...]]:
         sources = self._read()
-        self._same = sources.state == self._in_force
+        self._same = self._is_in_force(sources)
         if self._same:
             return None, self._good_again()
         if sources.state == self._refused:
@@ -169,7 +171,7 @@ class DirectorySource:
         settled = self._settled(sources)
         if settled is None:
             return None, ("the manifests keep changing; the last good revision stays in force until they settle",)
-        if settled.state == self._in_force:
+        if self._is_in_force(settled):
             self._same = True
             return None, self._good_again()
         if not self._follow:
@@ -182,9 +184,13 @@ class DirectorySource:
             self._refuse(settled, error)
             return None, (f"the manifests are invalid; revision {self._named()} stays in force", render(error.problems))
         self._in_force, self._revision, self._refused = settled.state, settled.revision, ""
-        self._same, self._problem = True, None
+        self._same, self._problem, self._outdated = True, None, False
         self._report(self._keeper.in_force(settled))
         return desired, (f"the manifests changed; revision {self._named()} is in force",)
+
+    def _is_in_force(self, sources: Sources) -> bool:
+        """Whether these files are those in force, by the rules of today too."""
+        return sources.state == self._in_force and not self._outdated
 
     def _named(self) -> str:
         """The revision in force as operators see it."""
