@@ -16,7 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from manifests.problems import Code, Problem
-from manifests.source.directory import DIRECTORY_DEPTH, SUFFIXES, SourceFile, digest, is_skipped, printable
+from manifests.source.directory import DIRECTORY_DEPTH, SUFFIXES, SourceFile, is_skipped, printable
 from manifests.yaml.read import FILE_SIZE
 
 FILES = 1_000
@@ -32,8 +32,8 @@ class LocalDocuments:
     """The files of one read of local documents, sorted by name.
 
     Attributes:
-        name: the file or directory as it was given, for messages.
-        files: empty when one of them cannot be used.
+        name: the file or directory, absolute.
+        files: by absolute names, so that no file of a tree has the same one; empty when one of them cannot be used.
         problems: why they cannot be used.
     """
 
@@ -43,10 +43,9 @@ class LocalDocuments:
 
     @property
     def revision(self) -> str:
-        """Digest of the files, 64 hex digits; that of one file is the digest of its content."""
-        if len(self.files) == 1:
-            return sha256(self.files[0].data).hexdigest()
-        return digest(self.files)
+        """Digest of the contents, 64 hex digits, wherever the files are."""
+        digests = [sha256(file.data).hexdigest() for file in self.files]
+        return digests[0] if len(digests) == 1 else sha256("\n".join(digests).encode()).hexdigest()
 
 
 class _Unusable(Exception):
@@ -64,7 +63,7 @@ def read_local(given: StrPath, tree: StrPath) -> LocalDocuments:
         given: the file or directory. Hidden files and directories in a directory are skipped; links to files are followed.
         tree: the path of the manifests, which must not contain it.
     """
-    name = os.fspath(given)
+    name = os.path.abspath(given)
     problems: list[Problem] = []
     files: list[SourceFile] = []
     try:

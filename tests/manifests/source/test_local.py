@@ -47,11 +47,14 @@ def test_a_file_may_be_given_by_a_link(tmp_path: Path) -> None:
     assert [file.data for file in read(tmp_path).files] == [TEXT.encode()]
 
 
-def test_a_relative_path_is_read_as_it_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_local_documents_have_absolute_names_unlike_any_of_a_tree(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(tmp_path, {"local/a.yaml": TEXT, "tree/b.yaml": ""})
     monkeypatch.chdir(tmp_path)
 
-    assert [file.name for file in read_local("local", "tree").files] == ["local/a.yaml"]
+    assert [file.name for file in read_local("local", "tree").files] == [str(tmp_path / "local/a.yaml")]
+    assert read_local("local/../tree", "tree").problems[0].code is Code.UNSAFE_LOCAL
 
 
 def test_a_directory_without_documents_is_a_problem_not_trust(tmp_path: Path) -> None:
