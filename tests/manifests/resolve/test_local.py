@@ -254,6 +254,30 @@ def test_a_health_check_sends_its_secret_to_the_named_server_only(tmp_path: Path
     assert found.code is Code.SECRET_NOT_ALLOWED
 
 
+@pytest.mark.parametrize("address", ["backup.example.net", "192.0.2.9", "'2001:db8::9'"])
+@pytest.mark.parametrize(
+    "more",
+    [
+        "",
+        "  port: 8443\n",
+        "  host: www.example.net\n",
+        "  protocol: HTTP\n  port: 80\n",
+        "  protocol: HTTP\n  host: www.example.net\n",
+        "  allowInsecureCertificates: true\n",
+    ],
+)
+def test_each_health_check_has_a_rule_that_is_for_it_alone(more: str, address: str, tmp_path: Path) -> None:
+    check = HEALTH_CHECK.replace("address: backup.example.net", f"address: {address}") + more
+    (found,) = problems(tmp_path, engine_tree(check=check))
+    rule = found.hint.rpartition("- ")[2]
+
+    assert loaded(tmp_path / "b", engine_tree(check=check), instance(f", secrets: [{rule}]")).checks
+    for number, other in enumerate(("address: 198.51.100.66", "address: evil.example.net")):
+        evil = check.replace(f"address: {address}", f"{other}\n  host: evil.example.net")
+        evil = evil.replace("  host: www.example.net\n", "")
+        assert problems(tmp_path / f"c{number}", engine_tree(check=evil), instance(f", secrets: [{rule}]"))
+
+
 def test_rules_in_the_tree_are_refused_since_its_authors_could_change_them(tmp_path: Path) -> None:
     text = instance(", allowProcess: [web], secrets: [{env: A, workload: web}]")
 
