@@ -17,10 +17,16 @@ SINGLETONS = frozenset({"Instance", "Guard"})
 class Scope:
     """Declared objects by kind and name, their problems, and the roles of providers."""
 
-    def __init__(self, declared: Iterable[Declared], local: Iterable[Declared], *, incomplete: bool) -> None:
-        """`local` objects replace those of the tree with the same identity; `incomplete`: documents may be missing."""
+    def __init__(
+        self, declared: Iterable[Declared], local: Iterable[Declared], *, incomplete: bool, confined: bool = False
+    ) -> None:
+        """`local` objects replace those of the tree with the same identity.
+
+        `incomplete`: documents may be missing. `confined`: only local documents say what the tree may reach.
+        """
         self.problems: list[Problem] = []
         self.incomplete = incomplete
+        self.confined = confined
         self.roles: dict[str, Role | None] = {}
         self.types: dict[str, str] = {}
         self.with_slots: set[str] = set()

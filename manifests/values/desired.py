@@ -279,7 +279,10 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """A named provider and its settings, already checked by the model of its type. `settings` is a JSON object."""
+    """A named provider and its settings, already checked by the model of its type. `settings` is a JSON object.
+
+    `local`: a local document declares it, not the tree.
+    """
 
     key: str
     name: str
@@ -287,6 +290,7 @@ class Provider:
     role: Role
     settings: Mapping[str, object]
     where: Where = NOWHERE
+    local: bool = False
 
 
 @dataclass(frozen=True, slots=True)

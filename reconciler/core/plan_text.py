@@ -132,17 +132,18 @@ _SIGNS = {
 """How a privilege is marked, in the order of the lines of one workload."""
 
 
-def _privilege_lines(rows: Sequence[PrivilegeChange]) -> list[str]:
-    """A line for each privilege, the new ones of a workload first."""
+def privilege_lines(rows: Sequence[PrivilegeChange], *, names_only: bool = False) -> list[str]:
+    """A line for each privilege, the new ones of a workload first. `names_only`: without the values of what runs."""
     order = {change: index for index, change in enumerate(_SIGNS)}
     lines = []
     for row in sorted(rows, key=lambda row: (row.object, order[row.change], row.privilege)):
         sign, mark = _SIGNS[row.change]
-        lines.append(f"privilege {row.object}: {sign} {row.privilege.container}: {row.privilege.text}{mark}")
+        text = row.privilege.field.value if names_only and row.change is Change.REMOVED else row.privilege.text
+        lines.append(f"privilege {row.object}: {sign} {row.privilege.container}: {text}{mark}")
     return lines
 
 
-def _gained(plan: Plan) -> str:
+def gained(plan: Plan) -> str:
     """The number of privileges that nothing is known to have, for the first line."""
     gained = sum(1 for row in plan.privileges if row.change in (Change.NEW, Change.UNKNOWN))
     return f", {gained} new privilege{'' if gained == 1 else 's'}" if gained else ""
@@ -160,8 +161,8 @@ def to_text(plan: Plan) -> str:
     Before the steps stand the privileges of the workloads that are created or changed, and the fields that differ.
     """
     count = f"{len(plan.steps)} step{'' if len(plan.steps) == 1 else 's'}, {len(plan.holds)} held"
-    lines = [f"plan {digest(plan)}: {count}{_gained(plan)}"]
-    lines += _privilege_lines(plan.privileges)
+    lines = [f"plan {digest(plan)}: {count}{gained(plan)}"]
+    lines += privilege_lines(plan.privileges)
     lines += [line for changed in plan.changed for line in _changed(changed)]
     lines += [line for step in plan.steps for line in _lines(step)]
     lines += [_hold(hold) for hold in plan.holds]
