@@ -1,5 +1,6 @@
 """examples/hardened: its web service is valid, and everything that its README says is refused is refused, with its line and its rule."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -32,9 +33,18 @@ def web(changes: dict, pod: dict | None = None) -> dict:
     return merged(WEB, {"spec": {"template": {"spec": {**(pod or {}), "containers": [container]}}}})
 
 
+def on_the_host(base: Path) -> Path:
+    """The local document outside of any repository."""
+    file = base / "host" / "host.yaml"
+    file.parent.mkdir(mode=0o700, parents=True)
+    shutil.copyfile(EXAMPLE / "local" / "host.yaml", file)
+    file.chmod(0o600)
+    return file
+
+
 def problems(root: Path, *documents: dict) -> list[Problem]:
     text = yaml.safe_dump_all(documents, sort_keys=False)
-    location = tree.Location(write(root / "manifests", {"web.yaml": text}), EXAMPLE / "local.yaml")
+    location = tree.Location(write(root / "manifests", {"web.yaml": text}), on_the_host(root))
     try:
         location.load()
     except ManifestErrors as errors:
@@ -68,7 +78,7 @@ REFUSED: dict[str, tuple[dict, dict, str]] = {
 
 
 def test_the_web_service_satisfies_the_guard(tmp_path: Path) -> None:
-    location = tree.Location(EXAMPLE / "manifests", EXAMPLE / "local.yaml")
+    location = tree.Location(EXAMPLE / "manifests", on_the_host(tmp_path / "example"))
     assert [workload.name for workload in location.load().workloads] == ["web"]
     assert problems(tmp_path, WEB, SERVICE, NAME) == []
 
