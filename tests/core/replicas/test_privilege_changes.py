@@ -10,7 +10,7 @@ from providers.actions import CreateContainer
 from reconciler.core.forecast import forecast
 from reconciler.core.model import value_json
 from reconciler.core.model.revision import revision_key
-from reconciler.core.plan_text import to_json, to_text
+from reconciler.core.plan_text import privilege_lines, to_json, to_text
 from tests.builders import NOW, Scene
 from tests.sim.manifest import NODE, Spec, shop
 
@@ -139,3 +139,12 @@ def test_no_text_of_a_manifest_leaves_its_line():
     assert len(shown) == len(plan.privileges) == 2
     assert all(line.isprintable() for line in shown)
     assert any(isinstance(step.step.action, CreateContainer) for step in plan.steps)
+
+
+def test_a_plan_for_strangers_names_what_only_running_containers_have():
+    before = Engine("a", mounts=(Mount(VolumeKind.BIND, "/srv/private", "/d"),))
+    plan = forecast(having(shop(image="v2").desired(), PRIVILEGED), running(before).observed(), NOW)
+    assert privilege_lines(plan.privileges, names_only=True) == [
+        "privilege workload/web: + main: privileged (new)",
+        "privilege workload/web: - main: hostPaths (removed)",
+    ]
