@@ -210,12 +210,14 @@ def _short_option(option: str) -> str:
 
 def _hint(policy: Policy, privilege: Privilege) -> str:
     if privilege.field is Field.HOST_NAMESPACES and privilege.detail != "host":
-        return f"remove it, or {_in_guard(policy, 'exceptions', within='spec.policy')} with podSecurity: privileged for this workload"
+        return f"remove it, or {_in_guard(policy, 'the workload with podSecurity: privileged', within='spec.policy.exceptions')}"
     return f"remove it, or {_in_guard(policy, printable(_ALLOW[privilege.field](privilege)))}"
 
 
-def _in_guard(policy: Policy, line: str, within: str = "spec.policy.allow") -> str:
-    return f"add {line} to {within} of {policy.guard or 'a Guard (none is declared)'}"
+def _in_guard(
+    policy: Policy, line: str, within: str = "spec.policy.allow, or to an exception for the workload,"
+) -> str:
+    return f"add {line} to {within} in {policy.guard or 'a Guard (none is declared)'}"
 
 
 # --- images, providers, names ---------------------------------------------------------------------------------------------------

@@ -393,7 +393,7 @@ def test_with_local_documents_the_default_is_baseline(tmp_path: Path) -> None:
     (problem,) = problems_at(root, instance_file=local)
     assert problem.code is Code.POLICY_VIOLATION
     assert "podSecurity: baseline (the default with local documents)" in problem.message
-    assert "allow of a Guard (none is declared)" in problem.hint
+    assert "in a Guard (none is declared)" in problem.hint
     (root / "all.yaml").write_text(local.read_text())
     assert problems_at(root) == ()
 
