@@ -23,8 +23,8 @@ from manifests.resolve.references import Scope
 from manifests.values.desired import Role
 from manifests.values.pod import RELATIVE_WORKING_DIR
 
-LOCAL_KINDS = frozenset({"Instance", "Guard", "Provider"})
-"""Kinds that only local documents may declare."""
+TREE_KINDS = frozenset({"Workload", "Service", "DNSPolicy", "Record", "RecordList", "HealthCheck"})
+"""Kinds that the tree may declare; all others are for local documents."""
 
 WITH_SECRETS = ("Workload", "DNSPolicy", "HealthCheck")
 """Kinds of the tree whose fields may refer to secrets."""
@@ -35,7 +35,7 @@ def without_local_kinds(declared: Sequence[Declared]) -> tuple[list[Declared], l
     kept: list[Declared] = []
     problems: list[Problem] = []
     for item in declared:
-        if item.kind not in LOCAL_KINDS:
+        if item.kind in TREE_KINDS:
             kept.append(item)
             continue
         message = f"{item.key}: with local documents, only they may declare the kind {item.kind}"
