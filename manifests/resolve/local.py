@@ -217,7 +217,9 @@ def _is_bound(destination: Destination | None, server: _Server) -> bool:
 
 def _report_secret(declared: Declared, use: _Use, scope: Scope, place: str) -> None:
     source = f"env: {use.reference.env}" if use.reference.env is not None else f"file: {use.reference.file}"
-    what = f"variable {use.reference.env}" if use.reference.env is not None else f"file {use.reference.file}"
+    what = (
+        f"environment variable {use.reference.env}" if use.reference.env is not None else f"file {use.reference.file}"
+    )
     message = f"{declared.key}: {key_path(use.path)}: no local rule lets the tree use the secret in {what} here"
     rules = list(_missing_rules(source, use))
     if use.host_header:
