@@ -23,8 +23,8 @@ from manifests.resolve.references import Scope
 from manifests.values.desired import Role
 from manifests.values.pod import RELATIVE_WORKING_DIR
 
-LOCAL_KINDS = frozenset({"Instance", "Guard", "Provider"})
-"""Kinds that only local documents may declare."""
+TREE_KINDS = frozenset({"Workload", "Service", "DNSPolicy", "Record", "RecordList", "HealthCheck"})
+"""Kinds that the tree may declare; all others are for local documents."""
 
 WITH_SECRETS = ("Workload", "DNSPolicy", "HealthCheck")
 """Kinds of the tree whose fields may refer to secrets."""
@@ -35,7 +35,7 @@ def without_local_kinds(declared: Sequence[Declared]) -> tuple[list[Declared], l
     kept: list[Declared] = []
     problems: list[Problem] = []
     for item in declared:
-        if item.kind not in LOCAL_KINDS:
+        if item.kind in TREE_KINDS:
             kept.append(item)
             continue
         message = f"{item.key}: with local documents, only they may declare the kind {item.kind}"
@@ -217,7 +217,9 @@ def _is_bound(destination: Destination | None, server: _Server) -> bool:
 
 def _report_secret(declared: Declared, use: _Use, scope: Scope, place: str) -> None:
     source = f"env: {use.reference.env}" if use.reference.env is not None else f"file: {use.reference.file}"
-    what = f"variable {use.reference.env}" if use.reference.env is not None else f"file {use.reference.file}"
+    what = (
+        f"environment variable {use.reference.env}" if use.reference.env is not None else f"file {use.reference.file}"
+    )
     message = f"{declared.key}: {key_path(use.path)}: no local rule lets the tree use the secret in {what} here"
     rules = list(_missing_rules(source, use))
     if use.host_header:

@@ -303,6 +303,16 @@ def test_manifests_that_others_now_may_judge_are_those_of_before(world):
     world.healed()
 
 
+def test_a_daemon_does_not_use_local_documents_that_others_can_write(world):
+    local = world.write_local("{suspend: false}")
+    world.write(WORKLOAD)
+    world.watch(world.manifests, "--instance", local)
+    (local / "guard.yaml").chmod(0o666)
+    world.write_local("{suspend: true}")
+    until(lambda: any("unsafe-local" in hold["message"] for hold in holds(world)))
+    assert {hold["rule"] for hold in holds(world)} == {"SourceInvalid"}
+
+
 def test_a_tree_that_ran_alone_ends_when_local_documents_confine_it(world):
     world.run("--once", world.manifests)
     local = world.write_local("{}")

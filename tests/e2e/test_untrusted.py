@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.quickstart_world import PATIENCE, ROOT
+from tests.e2e.quickstart_world import PATIENCE, ROOT, until
 
 LOCAL = """\
 apiVersion: reconciler/v1
@@ -219,6 +219,26 @@ def test_the_exit_codes_of_an_untrusted_plan_are_those_of_a_plan(ci: Ci) -> None
     assert "local-only" in ci.plan("--untrusted", code=3)
     ci.run("plan", "--untrusted", "--instance-id", ci.id, code=64)
     ci.run("plan", ci.tree, "--untrusted", "--instance", "", code=64)
+
+
+def test_beside_a_daemon_health_is_what_the_daemon_knows(ci: Ci) -> None:
+    probed = RUNS.replace(
+        "          ports:", "          readinessProbe: {exec: {command: [touch, '@DIR@/probed']}}\n          ports:"
+    )
+    ci.write(probed)
+    daemon = subprocess.Popen(
+        [sys.executable, "-m", "reconciler", "--watch", ci.tree, "--instance", ci.local, "-q"],
+        cwd=ROOT,
+        env=ci.env,
+        stdin=subprocess.DEVNULL,
+    )
+    try:
+        until(lambda: "beside a running process" in ci.plan() and (ci.base / "probed").exists(), PATIENCE)
+        text = ci.plan("--untrusted")
+        assert "none was run, so health is what the running process knows" in text
+    finally:
+        daemon.terminate()
+        daemon.wait(PATIENCE)
 
 
 def test_without_local_documents_an_untrusted_plan_asks_no_provider(ci: Ci, stranger: Stranger) -> None:

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from manifests.kinds import KINDS
 from manifests.problems import Code, Problem
+from manifests.resolve.local import TREE_KINDS, WITH_SECRETS
 from manifests.values.desired import Desired
 from tests.manifests.trees import (
     ENGINE_PROVIDERS,
@@ -70,6 +72,13 @@ def test_a_tree_may_declare_all_that_says_nothing_about_the_host(tmp_path: Path)
         load_path(write(tmp_path / "all", TREE | {"here.yaml": f"{INSTANCE}---\n{PROVIDERS}"})).providers[0].local
         is False
     )
+
+
+@pytest.mark.filterwarnings("ignore::pydantic.json_schema.PydanticJsonSchemaWarning")  # defaults do not matter here
+def test_every_kind_of_the_tree_that_can_name_a_secret_is_checked() -> None:
+    schemas = {kind: KINDS[kind].model_json_schema() for kind in TREE_KINDS}
+
+    assert {kind for kind, schema in schemas.items() if "SecretReference" in schema["$defs"]} == set(WITH_SECRETS)
 
 
 SMUGGLED = {
