@@ -9,14 +9,14 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from pathlib import Path
 
 from manifests.gc_pause import collector_paused
 from manifests.problems import Code, ManifestErrors, Problem, Where
 from manifests.resolve.pod import TemplateSupport
 from manifests.resolve.provider import KnownTypes, SettingsModel
 from manifests.resolve.resolver import Resolved, any_field, resolve
-from manifests.source.directory import SourceFile, SourceTree, read_one, read_tree, with_contents
+from manifests.source.directory import SourceFile, SourceTree, read_tree, with_contents
+from manifests.source.local import LocalDocuments, read_local
 from manifests.values.desired import Desired
 from manifests.yaml.read import Document, internal_problem, read_file
 
@@ -35,7 +35,7 @@ def load(
 
     Args:
         path: a directory or one file.
-        instance_file: a local file; its documents replace those of the tree with the same identity.
+        instance_file: a file or directory of local documents, see `Sources`.
         settings_model: role and settings model of a provider type, None for a type that does not exist.
         known_types: names of all provider types, for suggestions.
         template_support: which fields of a pod template a runtime type supports and requires; by default all, and none.
@@ -58,20 +58,23 @@ class Sources:
 
     Attributes:
         tree: the files at a path.
-        local: a local file, whose documents replace those of the tree with the same identity; None without one.
-        problems: what could not be read, of the tree and of the local file.
+        local: local documents, which say what the tree may reach (`resolve/local.py`); None without `--instance`.
     """
 
     tree: SourceTree
-    local: SourceFile | None = None
-    problems: tuple[Problem, ...] = ()
+    local: LocalDocuments | None = None
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What could not be read, of the tree and of the local documents."""
+        return self.tree.problems if self.local is None else (*self.tree.problems, *self.local.problems)
 
     @property
     def revision(self) -> str:
-        """Digest of the names and contents of the files, 64 hex digits; the local file is a part of it."""
+        """Digest of the names and contents of the files, 64 hex digits; the local documents are a part of it."""
         if self.local is None:
             return self.tree.revision
-        return sha256(f"{self.tree.revision}\n{sha256(self.local.data).hexdigest()}".encode()).hexdigest()
+        return sha256(f"{self.tree.revision}\n{self.local.revision}".encode()).hexdigest()
 
     @property
     def state(self) -> str:
@@ -80,13 +83,9 @@ class Sources:
 
 
 def read_sources(path: StrPath, instance_file: StrPath | None = None) -> Sources:
-    """Read the files of a directory, or one file, and a local file. Never raises: see `problems`."""
+    """Read the files of a directory, or one file, and local documents. Never raises: see `problems`."""
     tree = read_tree(path)
-    if instance_file is None:
-        return Sources(tree, None, tree.problems)
-    name = os.fspath(instance_file)
-    file, wrong = read_one(Path(os.path.realpath(name)), name)
-    return Sources(tree, file, (*tree.problems, *wrong))
+    return Sources(tree, None if instance_file is None else read_local(instance_file, path))
 
 
 def resolve_sources(
@@ -95,12 +94,19 @@ def resolve_sources(
     settings_model: SettingsModel,
     known_types: KnownTypes,
     template_support: TemplateSupport = any_field,
+    confined: bool = True,
+    enforce: bool = True,
 ) -> Resolved:
-    """Check and resolve the files of one read. Arguments and errors as `load`; also a failure of this program is a problem."""
+    """Check and resolve the files of one read. Arguments and errors as `load`; also a failure of this program is a problem.
+
+    `confined`: with local documents the tree reaches only what they allow. False: they only replace objects of the tree with the
+    same identity, as they did before that rule; for manifests that came into force then.
+    `enforce`: whether violations of the policy are problems. False: they only mark the workloads (`Workload.forbidden`).
+    """
     with collector_paused():
         problems = list(sources.problems)
         documents = _documents(sources.tree.files, problems)
-        local = _documents((sources.local,), problems) if sources.local is not None else []
+        local = None if sources.local is None else _documents(sources.local.files, problems)
         try:
             resolved = resolve(
                 replace(sources.tree, revision=sources.revision),
@@ -110,6 +116,8 @@ def resolve_sources(
                 known_types=known_types,
                 template_support=template_support,
                 problems=problems,
+                confined=confined,
+                enforce=enforce,
             )
         except ManifestErrors:
             raise

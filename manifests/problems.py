@@ -25,6 +25,7 @@ class Code(StrEnum):
     TOO_MANY_FILES = "too-many-files"
     LINK_LEAVES_TREE = "link-leaves-tree"
     EMPTY_TREE = "empty-tree"
+    UNSAFE_LOCAL = "unsafe-local"
     INTERNAL_ERROR = "internal-error"
     # the text
     ENCODING = "encoding"
@@ -63,6 +64,10 @@ class Code(StrEnum):
     CONFLICT = "conflict"
     NAME_TOO_LONG = "name-too-long"
     NOT_ALLOWED = "not-allowed"
+    POLICY_VIOLATION = "policy-violation"
+    LOCAL_ONLY = "local-only"
+    SECRET_NOT_ALLOWED = "secret-not-allowed"  # noqa: S105  (a code, not a password)
+    PROCESS_NOT_ALLOWED = "process-not-allowed"
     NOT_INSTALLED = "not-installed"
     COSTLY_PROBE = "costly-probe"
     NO_INIT = "no-init"
@@ -94,6 +99,7 @@ MEANINGS: dict[Code, str] = {
     Code.TOO_MANY_FILES: "There are more files, or directories are nested deeper, than the limits allow.",
     Code.LINK_LEAVES_TREE: "A symbolic link leads out of the manifests' directory.",
     Code.EMPTY_TREE: "There are no manifests; nothing is removed.",
+    Code.UNSAFE_LOCAL: "A local document is in the tree, or another user can write it.",
     Code.INTERNAL_ERROR: "This program fails on a file or document: a bug, reported with its place.",
     Code.ENCODING: "A file is not UTF-8.",
     Code.YAML_SYNTAX: "The text is not YAML.",
@@ -129,6 +135,10 @@ MEANINGS: dict[Code, str] = {
     Code.CONFLICT: "Two objects claim the same pool, name, host port or exclusive volume, or declare records that cannot coexist.",
     Code.NAME_TOO_LONG: "Container names would be longer than 63 characters.",
     Code.NOT_ALLOWED: "The Guard does not allow this command.",
+    Code.POLICY_VIOLATION: "The policy of the Guard, or its default with local documents, does not allow this.",
+    Code.LOCAL_ONLY: "With local documents (`--instance`), only they may declare this.",
+    Code.SECRET_NOT_ALLOWED: "No rule of the local Instance lets the tree use this secret here.",
+    Code.PROCESS_NOT_ALLOWED: "The local Instance does not let this workload of the tree run programs on the host.",
     Code.NOT_INSTALLED: "A required optional Python package is not installed.",
     Code.COSTLY_PROBE: "Exec probes run so often that they load the container engine.",
     Code.NO_INIT: "Exec probes run in a container without an init process, so processes that they leave behind are not reaped.",
@@ -148,6 +158,7 @@ HIDES_DOCUMENTS = frozenset(
         Code.FILE_TOO_LARGE,
         Code.TOO_MANY_FILES,
         Code.LINK_LEAVES_TREE,
+        Code.UNSAFE_LOCAL,
         Code.INTERNAL_ERROR,
         Code.ENCODING,
         Code.YAML_SYNTAX,

@@ -17,10 +17,11 @@ An endpoint provider may refuse members of other owners itself, in the look it m
 class attribute `checks_ownership = True`, and the `owned` decorator adds no look of its own. Level 6 of the conformance suite
 checks it.
 
-Three methods are optional:
+Four methods are optional:
 
 - `check(asked) -> tuple[str, ...]`: what the other side lacks for these pools, zones or templates, read-only. `reconcile doctor`
   calls it.
+- `warnings(asked) -> tuple[str, ...]`: what works, but costs more than it seems, or was not checked, read-only. `reconcile doctor` calls it.
 - `watch(changed: Callable[[], None]) -> None` of a runtime: call `changed`, from any thread and until `close`, when something may
   have changed. The next look then comes sooner.
 - `progress() -> tuple[str, ...]`: a text without secrets for each piece of work under way, such as `pulling IMAGE: 1 of 3
@@ -42,10 +43,18 @@ from providers.facts import ContainerFact, PoolFact, ZoneFact
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a provider may know about the instance: its id and its private state directory (absolute)."""
+    """What a provider may know about the instance: its id and its private state directory (absolute).
+
+    Attributes:
+        local: a local document declares the provider. Else its settings are those of a tree: `check` must not run a program with a file
+            that they name, and says so in `warnings`.
+        compare_secrets: a look may resolve the secrets that containers were created with.
+    """
 
     instance: str
     state_dir: str
+    local: bool = False
+    compare_secrets: bool = True
 
 
 @dataclass(frozen=True, slots=True)

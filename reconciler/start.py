@@ -4,12 +4,14 @@ Called by `wire.py` for runs and plans, and by the commands that must work while
 """
 
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from manifests.load import Sources
 from manifests.problems import Code, ManifestErrors, Problem
 from manifests.source.identity import commit_of
+from manifests.source.local import LocalDocuments
 from manifests.values.desired import Desired
 from reconciler import tree
 from reconciler.intent import Intent
@@ -21,6 +23,7 @@ from reconciler.shell.source import DirectorySource, InForce, StoredManifests, p
 from reconciler.shell.store import last_good
 from reconciler.shell.store.archive import Archive
 from reconciler.shell.store.instance_index import place_of
+from reconciler.shell.store.last_good import LastGood
 from reconciler.shell.store.memory import BlockingMemory
 from reconciler.shell.store.state_db import StoreError
 from reconciler.tree import Location
@@ -62,16 +65,18 @@ def start_manifests(location: Location, clock: HostClock, *, stored: bool) -> St
 def stored_manifests(
     state: Path, now: Sources | None, error: ManifestErrors | None, *, removed: bool = False
 ) -> StartManifests:
-    """The last good manifests in a state directory, checked with the local file as it is now.
+    """The last good manifests in a state directory, checked with the local documents as they are now.
+
+    What the policy of today's Guard forbids in them is kept as it runs, and not created again (`Workload.forbidden`).
 
     Args:
-        now: the files at the source now, for the local file; None when no PATH was given.
+        now: the files at the source now, for the local documents; None when no PATH was given.
         error: the problems of the source; they are raised together with those of the stored manifests.
         removed: also manifests that `reconcile destroy` has begun to remove.
 
     Raises:
         ManifestErrors: nothing is stored that may be used: nothing at all, a damaged file, or manifests that this version of the
-            program, or the local file as it is now, does not accept.
+            program, or the local documents as they are now, do not accept.
     """
     known = error.problems if error is not None else ()
     try:
@@ -81,21 +86,41 @@ def stored_manifests(
     if good is None or (good.removed and not removed):
         raise error or ManifestErrors([_problem_of_store(f"{state}: no manifests are stored")])
     invalid = (now, error) if now is not None and error is not None else None
-    local = now.local if now is not None else None
     refused = ManifestErrors(())
-    for sources in (good.sources,) if local is None else (replace(good.sources, local=local), good.sources):
+    for sources, judge in _judged(good, now.local if now is not None else None):
         try:
-            return StartManifests(tree.resolve(sources), sources, invalid)
+            return StartManifests(_resolved(sources, good), sources, invalid)
         except ManifestErrors as wrong:
             refused = wrong
-            if local is None or {problem.file for problem in wrong.problems if not problem.is_warning} != {local.name}:
-                break  # else the local file itself is invalid and judges nothing: the one that was stored does
+            if {problem.file for problem in wrong.problems if not problem.is_warning} - judge:
+                break  # else the local documents themselves are invalid and judge nothing: those that were stored do
     shown = [
         replace(problem, file=f"stored revision {good.revision[:12]}: {problem.file}")
         for problem in refused.problems
         if not problem.is_warning
     ]
     raise ManifestErrors([*known, *shown])
+
+
+def _judged(good: LastGood, local: LocalDocuments | None) -> Iterator[tuple[Sources, set[str]]]:
+    """The stored manifests with the local documents that may judge them, and the names of those: today's first, then the stored ones.
+
+    Today's judge nothing when they cannot be used. Manifests that came into force without local documents never count as confined by them.
+    """
+    if local is not None and local.files:
+        yield replace(good.sources, local=local), {file.name for file in local.files}
+    if local is None or good.sources.local is not None:
+        yield good.sources, set()
+
+
+def _resolved(sources: Sources, good: LastGood) -> Desired:
+    """Stored manifests, checked by the rules of today; those that came into force before local documents confined the tree, by theirs."""
+    try:
+        return tree.resolve(sources, enforce=False)
+    except ManifestErrors:
+        if good.confined or good.sources.local is None:
+            raise
+        return tree.resolve(sources, confined=False, enforce=False)
 
 
 def _problem_of_store(message: str) -> Problem:
@@ -125,10 +150,10 @@ def source_of(
 ) -> Source:
     """The files at a location, with the manifests that a run starts with in force. `follow`: use changed ones during the run."""
 
-    def resolve(sources: Sources) -> Desired:
-        return intent.applied_to(tree.resolve(sources))
+    def resolve(sources: Sources, *, enforce: bool = True) -> Desired:
+        return intent.applied_to(tree.resolve(sources, enforce=enforce))
 
-    in_force = InForce(start.sources.state, start.sources.revision, start.invalid)
+    in_force = InForce(start.sources.state, start.sources.revision, start.invalid, start.sources)
     return DirectorySource(location.read, resolve, clock, in_force, archive, follow=follow)
 
 

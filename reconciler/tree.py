@@ -49,7 +49,7 @@ class AmbiguousInstance(Exception):
 class Location:
     """Where a run reads its manifests and keeps its state.
 
-    instance_file: a local file whose documents win over those at `path`. state: the state directory, None for the default one.
+    instance_file: the file or directory of local documents. state: the state directory, None for the default one.
     """
 
     path: Path
@@ -112,13 +112,20 @@ def load(path: Path, instance_file: Path | None = None) -> Desired:
     return load_with_warnings(path, instance_file)[0]
 
 
-def resolve(sources: Sources) -> Desired:
-    """The manifests in files that were read before, checked and resolved. Raises `ManifestErrors` with every problem."""
+def resolve(sources: Sources, *, confined: bool = True, enforce: bool = True) -> Desired:
+    """The manifests in files that were read before, checked and resolved. Raises `ManifestErrors` with every problem.
+
+    `confined` as in `resolve_sources`.
+    `enforce`: whether violations of the Guard's policy are problems. False for manifests that were in force before the policy: then
+    they only mark the workloads (`Workload.forbidden`), which are kept as they run.
+    """
     return resolve_sources(
         sources,
         settings_model=registry.settings_model,
         known_types=registry.known_types,
         template_support=registry.template_support,
+        confined=confined,
+        enforce=enforce,
     ).desired
 
 

@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from manifests.problems import render
@@ -22,6 +23,7 @@ from providers.wrappers.limited import Limits, limited
 from providers.wrappers.owned import OwnedRuntime, owned
 from providers.wrappers.push_credentials import CredentialedRuntime, shares_files
 from providers.wrappers.readonly import read_only
+from providers.wrappers.unasked import unasked
 from reconciler.core.decision import Decision, Plan
 from reconciler.core.forecast import forecast
 from reconciler.core.model.instant import Now
@@ -85,15 +87,19 @@ def build(
     offset: int = 0,
     credentials: Credentials | None = None,
     report: Report | None = None,
+    untrusted: bool = False,
 ) -> Providers:
     """All providers that the manifests name, each with its wrappers: ownership inside, deadlines outside.
 
     `offset` is the steady time of the instance minus that of this host; `credentials` are what new containers push with; `report` gets
-    every call.
+    every call. `untrusted`: only local documents' providers are asked.
     """
-    context = Context(desired.instance.id, str(state))
     by_role: dict[Role, dict[str, Provider]] = {role: {} for role in Role}
     for declared in desired.providers:
+        if untrusted and not declared.local:
+            by_role[declared.role][declared.name] = unasked(declared.role, declared.name)
+            continue
+        context = Context(desired.instance.id, str(state), declared.local, compare_secrets=not untrusted)
         provider = registry.create(declared.type, declared.name, declared.settings, context)
         by_role[declared.role][declared.name] = _wrapped(
             provider, desired.instance.id, may_write, offset, credentials, report
@@ -170,6 +176,7 @@ def _machinery(
     offset: int,
     credentials: Credentials | None = None,
     report: Report | None = None,
+    untrusted: bool = False,
 ) -> Iterator[tuple[Providers, ProbeEngine, Prober, ThreadRunner]]:
     """Providers, probe engine and threads of one run. All of them end with the run; containers keep running.
 
@@ -177,7 +184,15 @@ def _machinery(
     """
     with ExitStack() as stack:
         stack.enter_context(on_resolve(SECRETS.add))
-        providers = build(desired, state, may_write=may_write, offset=offset, credentials=credentials, report=report)
+        providers = build(
+            desired,
+            state,
+            may_write=may_write,
+            offset=offset,
+            credentials=credentials,
+            report=report,
+            untrusted=untrusted,
+        )
         stack.callback(providers.close)
         runner = ThreadRunner()
         stack.callback(runner.close)
@@ -428,6 +443,7 @@ async def make_plan(
     note: Callable[[str], None],
     stored: StartManifests | None = None,
     ask: Callable[[Path], str] = lambda _: "",
+    untrusted: bool = False,
 ) -> MadePlan:
     """The whole plan, read-only: no lock, no write, one look, one attempt per network probe that no running process has a verdict of.
 
@@ -438,6 +454,7 @@ async def make_plan(
         note: takes messages beside the plan.
         stored: use these stored manifests, and read none.
         ask: asks the process that holds the instance with this state directory for its present decision; empty when none answers.
+        untrusted: the author of the tree is not trusted: nothing is asked, resolved or run for the tree alone (`cli/render/untrusted.py`).
 
     Raises:
         ManifestErrors, StoreError, Stopped
@@ -445,11 +462,14 @@ async def make_plan(
     loaded = location.load() if stored is None else stored.desired
     desired = intent.applied_to(loaded)
     with ExitStack() as stack:
+        if untrusted and location.instance_file is None:
+            # Its id is the tree's choice too, so it must not find the state of an instance.
+            location = replace(location, state=Path(stack.enter_context(TemporaryDirectory(prefix="reconciler-"))))
         state = stack.enter_context(state_to_read(desired.instance.id, location.state))
         answer = ask(state) or "{}"  # before the ledger is read: the process stores its own at this question
         memory, clock = _ledger_for_plan(state, SystemClock())
         view = daemon_view.read(answer, clock.now())
-        machinery = _machinery(desired, state, may_write=False, phase=False, offset=clock.offset)
+        machinery = _machinery(desired, state, may_write=False, phase=False, offset=clock.offset, untrusted=untrusted)
         providers, _, prober, runner = stack.enter_context(machinery)
         parts = Parts(
             desired=desired,
@@ -467,6 +487,7 @@ async def make_plan(
             booted=clock.booted,
         )
         loop = Loop(parts)
+        loop.probing.probes_nothing = untrusted
         decision, observed, now = await loop.observe_once(deadline)
         if loop.stopping is not None:
             raise Stopped(loop.stopping)

@@ -46,6 +46,7 @@ Every manifest has these fields:
 - Keys that are not listed here are errors, and so are duplicate keys, custom tags and values of a type other than the one shown.
 - Durations are strings with units, largest first: `500ms`, `30s`, `5m`, `1h30m`, `7d`. Fields that end in `Seconds` are numbers, as in Kubernetes.
 - Objects refer to each other by name. The key of an object is its kind in lower case, a slash and its name: `workload/web`.
+- With local documents (`--instance FILE|DIR`) only they may declare the kinds Instance, Guard and Provider, and the Instance says which secrets the others may refer to.
 - While any document of the set has an error, nothing is applied or pruned. All errors are reported at once.
 - *Foreign containers* are containers that this instance did not create.
 """

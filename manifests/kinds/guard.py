@@ -5,6 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from manifests.kinds.base import Command, Manifest, Model, unique
+from manifests.kinds.policy import Policy
 from manifests.types.durations import MINUTE, Duration
 from manifests.types.errors import bad_value
 from manifests.types.fields import Items, KeyRef, Name, PercentField, Shown, Window
@@ -136,6 +137,7 @@ class GuardSpec(Model):
     windows: Annotated[Items[HoldWindow], unique("window", "name")] = Field(
         (), description="Times in which some actions are held."
     )
+    policy: Policy = Field(default_factory=Policy, description="What the manifests may ask for.")
 
 
 class Guard(Manifest):

@@ -7,9 +7,10 @@ from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from manifests.kinds.base import Manifest, Model, unique
 from manifests.kinds.secret_ref import SecretReference
+from manifests.kinds.secret_rule import SecretRule
 from manifests.types.durations import Duration
 from manifests.types.errors import bad_value
-from manifests.types.fields import InstanceId, Interval, Items, Shown
+from manifests.types.fields import InstanceId, Interval, Items, Name, Shown
 from manifests.values.desired import SECOND
 
 
@@ -142,6 +143,16 @@ class InstanceSpec(Model):
         (),
         description="Loopback, link-local, metadata and other special addresses that health checks of DNS names may probe. By "
         "default none of them.",
+    )
+    secrets: Annotated[Items[SecretRule], unique("rule")] = Field(
+        (),
+        description="Secrets that manifests of the tree may refer to, each with the one place where. Only in a local document "
+        "(`--instance`); by default none. Local documents need no rule.",
+    )
+    allow_process: Annotated[Items[Name], unique("workload")] = Field(
+        (),
+        description="Workloads of the tree that may have local processes as replicas. Only in a local document (`--instance`); by default "
+        "none. Whoever can change such a workload can run any program as the user of `reconcile`.",
     )
     push: PushListener | None = Field(
         None, description="Receives pushes of replicas about their own state; by default there is no listener."

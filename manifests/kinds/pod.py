@@ -37,7 +37,7 @@ from manifests.types.fields import (
     Shown,
 )
 from manifests.types.quantities import CPU, Memory, Size
-from manifests.values.pod import HOST_CONFIG_MANAGED
+from manifests.values.pod import HOST_CONFIG_MANAGED, managed_member
 
 LABEL_PREFIX = "reconciler."
 """Labels with this prefix are the owner mark."""
@@ -123,15 +123,26 @@ class SecurityContext(Model):
 
     run_as_user: UserId | None = Field(None, description="User id; by default as the image says.")
     run_as_group: UserId | None = Field(None, description="Group id; needs `runAsUser`.")
+    run_as_non_root: bool = Field(
+        False,
+        description="Creates no container that would run as root. Without `runAsUser` the image must name its user by a number other than 0.",
+    )
     capabilities: Capabilities = Field(default_factory=Capabilities, description="Capabilities of the processes.")
+    allow_privilege_escalation: bool = Field(
+        True,
+        description="Whether a process may gain more privileges than its parent, as by a setuid program. With `false` the container has "
+        "the security option no-new-privileges.",
+    )
     read_only_root_filesystem: bool = Field(
         False, description="Makes the root file system read-only; only volumes are writable."
     )
 
     @model_validator(mode="after")
-    def _group_with_user(self) -> Self:
+    def _users_fit(self) -> Self:
         if self.run_as_group is not None and self.run_as_user is None:
             raise bad_value("runAsGroup needs runAsUser", "add runAsUser", at=("runAsGroup",))
+        if self.run_as_non_root and self.run_as_user == 0:
+            raise bad_value("user 0 is root, and runAsNonRoot is true", "set another runAsUser", at=("runAsUser",))
         return self
 
 
@@ -163,8 +174,9 @@ class Logging(Model):
 
 def _not_managed(host_config: dict[str, Any]) -> dict[str, Any]:
     for key in host_config:
-        if key in HOST_CONFIG_MANAGED:
-            raise bad_value(f"{key} cannot be set in hostConfig", HOST_CONFIG_MANAGED[key], at=(key,))
+        member = managed_member(key)
+        if member:
+            raise bad_value(f"{key} cannot be set in hostConfig", HOST_CONFIG_MANAGED[member], at=(key,))
     return host_config
 
 

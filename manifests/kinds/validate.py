@@ -70,12 +70,16 @@ _KUBERNETES_FIELDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """A document whose identity is known. `manifest` is None when the rest of it is not valid."""
+    """A document whose identity is known. `manifest` is None when the rest of it is not valid.
+
+    `local`: it is a local document, which an operator of this host wrote, and not one of the tree.
+    """
 
     document: Document
     kind: str
     name: str
     manifest: Manifest | None
+    local: bool = False
 
     @property
     def key(self) -> str:

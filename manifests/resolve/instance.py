@@ -21,7 +21,8 @@ def instance(scope: Scope) -> desired.Instance | None:
     declared = scope.all("Instance")
     if not declared:
         if not scope.incomplete:
-            hint = f"add this document with your own id:\n{EXAMPLE}"
+            to = " to the file or directory of --instance" if scope.confined else ""
+            hint = f"add this document with your own id{to}:\n{EXAMPLE}"
             scope.problems.append(Problem(".", 0, 0, Code.NO_INSTANCE, "", "the manifests declare no Instance", hint))
         return None
     manifest = declared[0].manifest

@@ -96,6 +96,8 @@ def _engine(container: Container, spec: PodSpec) -> pod.Engine:
         log_driver=logging.driver if logging else "",
         log_options=tuple(sorted(logging.options.items())) if logging else (),
         host_config=json.dumps(docker.host_config, sort_keys=True) if docker else "",
+        no_new_privileges=not security.allow_privilege_escalation,
+        run_as_non_root=security.run_as_non_root,
     )
 
 

@@ -46,8 +46,15 @@ def provider(
     except ValidationError as error:
         scope.problems.extend(explain(declared.document, error, model, ("spec", "settings"), declared.key))
         return None
-    settings = _canonical(manifest.spec.settings)
-    return desired.Provider(declared.key, declared.name, manifest.spec.type, role, settings, declared.document.where)
+    return desired.Provider(
+        declared.key,
+        declared.name,
+        manifest.spec.type,
+        role,
+        _canonical(manifest.spec.settings),
+        declared.document.where,
+        declared.local,
+    )
 
 
 def _canonical(value: Any) -> Any:

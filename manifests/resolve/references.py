@@ -21,10 +21,16 @@ class Scope:
     `node_lists` are the lists of nodes that were found valid: workloads with equal lists share one object.
     """
 
-    def __init__(self, declared: Iterable[Declared], local: Iterable[Declared], *, incomplete: bool) -> None:
-        """`local` objects replace those of the tree with the same identity; `incomplete`: documents may be missing."""
+    def __init__(
+        self, declared: Iterable[Declared], local: Iterable[Declared], *, incomplete: bool, confined: bool = False
+    ) -> None:
+        """`local` objects replace those of the tree with the same identity.
+
+        `incomplete`: documents may be missing. `confined`: only local documents say what the tree may reach.
+        """
         self.problems: list[Problem] = []
         self.incomplete = incomplete
+        self.confined = confined
         self.roles: dict[str, Role | None] = {}
         self.types: dict[str, str] = {}
         self.with_slots: set[str] = set()

@@ -4,7 +4,7 @@ Pure: the documents and the types of providers in, a value out. The order of fil
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from manifests.kinds.validate import Declared, validate
 from manifests.problems import HIDES_DOCUMENTS, Code, ManifestErrors, Problem
@@ -13,8 +13,10 @@ from manifests.resolve.exclusive_claims import check_claims
 from manifests.resolve.guard import guard
 from manifests.resolve.instance import instance
 from manifests.resolve.list_conflicts import check_lists
+from manifests.resolve.local import check_reach, without_local_kinds
 from manifests.resolve.name_conflicts import check_names
 from manifests.resolve.pod import Support, TemplateSupport
+from manifests.resolve.policy import Violation, policy_of, violations
 from manifests.resolve.provider import KnownTypes, SettingsModel, provider
 from manifests.resolve.record_checks import check_records
 from manifests.resolve.record_list import record_list
@@ -42,24 +44,31 @@ class Resolved:
 def resolve(
     tree: SourceTree,
     documents: Sequence[Document],
-    local: Sequence[Document] = (),
+    local: Sequence[Document] | None = None,
     *,
     settings_model: SettingsModel,
     known_types: KnownTypes,
     template_support: TemplateSupport = any_field,
     problems: Iterable[Problem] = (),
+    confined: bool = True,
+    enforce: bool = True,
 ) -> Resolved:
-    """Resolve the documents of a tree. The last four arguments are what this package cannot know, and what reading reported.
+    """Resolve the documents of a tree.
+
+    `settings_model`, `known_types` and `template_support` are what this package cannot know; `problems` is what reading reported.
 
     Args:
         tree: where they come from.
         documents: all documents of the tree that are not empty.
-        local: documents from outside the tree; each replaces the object of the tree with the same identity (an Instance
-            or a Guard whatever its name).
+        local: local documents; None without `--instance`. They say what the tree may reach; each replaces the object of the tree
+            with the same identity (an Instance or a Guard whatever its name).
         settings_model: role and settings model of a provider type.
         known_types: all provider types, for suggestions.
         template_support: which fields of a pod template a runtime type has, and needs.
         problems: the problems of reading.
+        confined: whether local documents confine the tree; without it they only replace.
+        enforce: whether violations of the policy are problems. False: they only mark the workloads, so that manifests which were in force
+            before the policy stay in force for what runs.
 
     Raises:
         ManifestErrors: there is any problem that is not a warning; it holds all of them.
@@ -71,16 +80,44 @@ def resolve(
         message = "there are no manifests: nothing is applied and nothing is removed"
         raise ManifestErrors([*known, Problem(".", 0, 0, Code.EMPTY_TREE, "", message, hint)])
     declared, of_tree = _validate(documents)
-    declared_locally, of_local = _validate(local)
+    declared_locally, of_local = _validate(local or ())
+    declared_locally = [replace(item, local=True) for item in declared_locally]
     known += of_tree + of_local
+    confined = confined and local is not None
+    if confined:
+        declared, moved = without_local_kinds(declared)
+        known += moved
     hidden = any(problem.code in HIDES_DOCUMENTS for problem in known)
-    scope = Scope(declared, declared_locally, incomplete=hidden or len(declared) < len(documents))
+    incomplete = hidden or len(declared) < len(documents)
+    scope = Scope(declared, declared_locally, incomplete=incomplete, confined=confined)
     scope.problems.extend(known)
     value = _desired(tree, scope, settings_model, known_types, template_support)
+    check_reach(scope, template_support)
+    # With local documents their Guard alone has the policy, or its default.
+    guards = [guard for guard in (declared if local is None else declared_locally) if guard.kind == "Guard"]
+    policy = policy_of(guards[0] if guards else None, local=local is not None)
+    found = () if value is None else tuple(violations(policy, scope, value))
+    if enforce:
+        for violation in found:
+            scope.report(violation.declared, violation.path, Code.POLICY_VIOLATION, violation.message, violation.hint)
+    elif value is not None:
+        value = replace(value, workloads=_marked(value.workloads, found))
+    if value is not None:
+        value = replace(value, guard=replace(value.guard, policy=policy))
     warnings = tuple(sorted({problem for problem in scope.problems if problem.is_warning}))
     if value is None or len(warnings) < len(set(scope.problems)):
         raise ManifestErrors(scope.problems)
     return Resolved(value, warnings)
+
+
+def _marked(workloads: tuple[desired.Workload, ...], found: Sequence[Violation]) -> tuple[desired.Workload, ...]:
+    """The workloads, each that violates the policy with the first reason why."""
+    reasons: dict[str, str] = {}
+    for violation in found:
+        reasons.setdefault(violation.declared.key, violation.message.removeprefix(f"{violation.declared.key}: "))
+    if not reasons:
+        return workloads
+    return tuple(replace(item, forbidden=reasons.get(item.key, "")) for item in workloads)
 
 
 def _validate(documents: Iterable[Document]) -> tuple[list[Declared], list[Problem]]:

@@ -71,7 +71,7 @@ def read_tree(path: str | os.PathLike[str]) -> SourceTree:
     identity, is_git = identity_of(real)
     if not os.path.lexists(given) or not real.exists():
         problem = Problem(
-            _shown(os.fspath(path)), 0, 0, Code.PATH_NOT_FOUND, "", "no such file or directory", "check the path"
+            printable(os.fspath(path)), 0, 0, Code.PATH_NOT_FOUND, "", "no such file or directory", "check the path"
         )
         return SourceTree(identity, str(real), digest(()), False, False, (), (problem,))
     if not real.is_dir():
@@ -114,14 +114,14 @@ def read_one(path: Path, name: str) -> tuple[SourceFile | None, list[Problem]]:
         with open(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 return None, [_unreadable(name, "it is not a regular file")]
-            return SourceFile(_shown(name), file.read(FILE_SIZE + 1)), []
+            return SourceFile(printable(name), file.read(FILE_SIZE + 1)), []
     except OSError as error:
         return None, [_unreadable(name, _reason(error))]
 
 
 def _unreadable(name: str, reason: str) -> Problem:
     hint = "make it readable, or move it out of the manifests' directory"
-    return Problem(_shown(name), 0, 0, Code.UNREADABLE_FILE, "", f"cannot be read: {reason}", hint)
+    return Problem(printable(name), 0, 0, Code.UNREADABLE_FILE, "", f"cannot be read: {reason}", hint)
 
 
 def _reason(error: OSError) -> str:
@@ -130,7 +130,7 @@ def _reason(error: OSError) -> str:
     return (error.strerror or type(error).__name__).lower()
 
 
-def _shown(name: str) -> str:
+def printable(name: str) -> str:
     """A file name that can be printed: bytes that are not UTF-8 become escapes, and so do control characters."""
     text = os.fsencode(name).decode("utf-8", "backslashreplace")
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
@@ -208,4 +208,4 @@ class _Walk:
         self._full = True
 
     def _problem(self, name: str, code: Code, message: str, hint: str = "") -> None:
-        self.problems.append(Problem(_shown(name), 0, 0, code, "", message, hint))
+        self.problems.append(Problem(printable(name), 0, 0, code, "", message, hint))

@@ -21,8 +21,8 @@ def identity_of(path: Path) -> tuple[str, bool]:
     Inside a work tree: the address of the remote `origin` without credentials (the top-level directory when there is no
     such remote), two slashes, the path below the top level. Elsewhere, or when git fails: the path itself.
     """
-    directory = path if path.is_dir() else path.parent
-    if not any((parent / ".git").exists() for parent in (directory, *directory.parents)):
+    directory = _work_tree(path)
+    if directory is None:
         return str(path), False
     top = _git(directory, "rev-parse", "--show-toplevel")
     if not top:
@@ -41,13 +41,13 @@ def commit_of(path: Path) -> str:
 
     Empty outside of a git work tree, before the first commit, and when git fails.
     """
-    directory = path if path.is_dir() else path.parent
-    if not any((parent / ".git").exists() for parent in (directory, *directory.parents)):
+    directory = _work_tree(path)
+    if directory is None:
         return ""
     commit = _git(directory, "rev-parse", "--verify", "--quiet", "HEAD")
     if not commit:
         return ""
-    below = str(path) if path.exists() else str(directory)
+    below = str(path) if path.exists() else str(path.parent)
     changed = _git(directory, "-c", "core.fsmonitor=false", "status", "--porcelain", "--", below)
     return f"{commit}-dirty" if changed else commit
 
@@ -57,6 +57,16 @@ def without_credentials(url: str) -> str:
     if "://" in url:
         url = _CREDENTIALS.sub("", url, count=1).partition("?")[0].partition("#")[0]
     return url.rstrip("/").removesuffix(".git")
+
+
+def _work_tree(path: Path) -> Path | None:
+    """The nearest directory at or above a path that has `.git`; None when there is none.
+
+    git starts there: in a directory below it git would take the configuration of a bare repository that is committed there as files,
+    and that configuration can name programs to run (CVE-2022-24765 has the same effect).
+    """
+    directory = path if path.is_dir() else path.parent
+    return next((parent for parent in (directory, *directory.parents) if (parent / ".git").exists()), None)
 
 
 def _git(directory: Path, *arguments: str) -> str:

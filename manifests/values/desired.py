@@ -23,6 +23,7 @@ from manifests.values.limits import (
 )
 from manifests.values.nodes import Nodes
 from manifests.values.pod import DEFAULT_ENGINE, Engine, Live, SecretSource
+from manifests.values.policy import DEFAULT_POLICY, Policy
 from manifests.values.rollouts import DEFAULT_ROLLOUT, Rollout, Strategy
 from manifests.values.traffic import DEFAULT_PANIC, Panic, Ramp
 
@@ -209,7 +210,8 @@ class Workload:
 
     Replicas run on `nodes`, each of which is the name of a runtime provider; the core spreads them. `nodes` is always a `Nodes`. A replica stops once it has had no
     requests in flight for `drain_min`, at the latest `drain_max` after weight 0 (ns). `strategy` is also RECREATE where the
-    template has a host port or an exclusive volume. `restart_only` is never declared: the core sets it on a group of foreign
+    template has a host port or an exclusive volume. `forbidden` is why the policy of the Guard does not allow the workload, which was in
+    force before: what runs is kept, and nothing is created; empty = it is allowed. `restart_only` is never declared: the core sets it on a group of foreign
     containers that are only restarted for their health.
     """
 
@@ -231,6 +233,7 @@ class Workload:
     adopt: Adopt | None = None
     restart_only: bool = False
     where: Where = NOWHERE
+    forbidden: str = ""
 
     def __post_init__(self) -> None:
         if not isinstance(self.nodes, Nodes):
@@ -282,7 +285,10 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """A named provider and its settings, already checked by the model of its type. `settings` is a JSON object."""
+    """A named provider and its settings, already checked by the model of its type. `settings` is a JSON object.
+
+    `local`: a local document declares it, not the tree.
+    """
 
     key: str
     name: str
@@ -290,6 +296,7 @@ class Provider:
     role: Role
     settings: Mapping[str, object]
     where: Where = NOWHERE
+    local: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,7 +316,8 @@ class MassChange:
 class Guard:
     """Global limits. `deny` holds keys of objects on which no action is taken.
 
-    `exec_commands` are the beginnings of argument lists that exec probes may run; None = any.
+    `exec_commands` are the beginnings of argument lists that exec probes may run; None = any. `policy` judges the manifests while they
+    are resolved, and templates of earlier revisions before a container is created from one.
     """
 
     suspend: bool = False
@@ -319,6 +327,7 @@ class Guard:
     restarts: RestartLimits = DEFAULT_RESTARTS
     mass_failure: MassFailure = DEFAULT_MASS_FAILURE
     windows: tuple[Window, ...] = ()
+    policy: Policy = field(default=DEFAULT_POLICY, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

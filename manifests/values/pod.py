@@ -87,6 +87,8 @@ class Engine:
         secret_env: variables whose values are secrets, by reference.
         log_driver: empty = the engine's default.
         host_config: members of the engine's own HostConfig as JSON text, merged last; empty = none.
+        run_as_non_root: no container is created that would run as root, or as a user that is not known.
+        no_new_privileges: processes cannot gain privileges that their parent does not have.
     """
 
     image: str = ""
@@ -104,6 +106,8 @@ class Engine:
     log_driver: str = ""
     log_options: tuple[tuple[str, str], ...] = ()
     host_config: str = ""
+    no_new_privileges: bool = False
+    run_as_non_root: bool = False
 
 
 DEFAULT_ENGINE = Engine()
@@ -121,6 +125,14 @@ HOST_CONFIG_MANAGED = {
     "RestartPolicy": "write runtimeRestart in the spec of the workload",
 }
 """Members of an engine's HostConfig that manifests may not set, because the program sets them or changes them in place."""
+
+_MANAGED = {name.casefold(): name for name in HOST_CONFIG_MANAGED}
+
+
+def managed_member(written: str) -> str:
+    """The member of `HOST_CONFIG_MANAGED` that an engine reads under this name, in whatever case; empty where there is none."""
+    return _MANAGED.get(written.casefold(), "")
+
 
 ENGINE_FIELDS = frozenset(
     {

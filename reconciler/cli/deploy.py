@@ -4,6 +4,7 @@ The command only changes the file; a run of `reconcile` does the rest. It checks
 the file, so that a running daemon never reads an invalid edit.
 """
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -147,8 +148,8 @@ def _edited(key: str, path: Path, instance: Path | None, image: str, container: 
     desired, _ = tree.load_with_warnings(path, instance)
     workload = _workload(key, desired)
     name = workload.where.file
-    if instance is not None and name == str(instance):
-        raise Refused(f"{key} is declared in the local file {instance}", "edit it by hand")
+    if os.path.isabs(name):
+        raise Refused(f"{key} is declared in the local document {name}", "edit it by hand")
     file = Path(desired.root, name).resolve()
     before = files.read(key, file)
     if before is None:

@@ -161,11 +161,22 @@ common_options = _add(
 )
 """The options of every command (beside `--help`)."""
 
+
+class _LocalPath(click.Path):
+    """The file or directory of local documents. An empty text is no path: a variable that is not set must not mean the current directory."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path; a usage error when it is empty."""
+        if value == "":
+            self.fail("the path of the local documents is empty", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 instance_option = click.option(
     "--instance",
-    type=_PATH,
-    metavar="FILE",
-    help="Local file whose Instance and Provider documents override those at PATH.",
+    type=_LocalPath(path_type=Path),
+    metavar="FILE|DIR",
+    help="Local documents: Instance, Guard and Providers, which say what the manifests at PATH may reach.",
 )
 
 state_option = click.option(

@@ -13,6 +13,7 @@ from reconciler.cli.options import (
     instance_option,
     intent_options,
     state_option,
+    usage_error,
 )
 from reconciler.exits import Exit
 
@@ -22,6 +23,10 @@ from reconciler.exits import Exit
 One line per step: [numbers of the steps before it] number object: action (cause: message).
 
 \b
+Without --instance the manifests are trusted like a script: plan asks every server, opens
+every socket and reads every secret that they name.
+
+\b
 Exit codes: 0 planned, 3 invalid manifests, 6 a provider cannot be read;
 with --detailed-exitcode: 2 if and only if the plan has steps.
 
@@ -29,12 +34,19 @@ with --detailed-exitcode: 2 if and only if the plan has steps.
 Examples:
   reconcile plan manifests/
   reconcile plan manifests/ --prune --detailed-exitcode
+  reconcile plan manifests/ --instance /etc/reconciler --untrusted
   reconcile plan manifests/ --instance-id my-host
   reconcile plan manifests/ -o json | jq '.steps[].action'
 """,
 )
 @path_or_id
 @click.option("--detailed-exitcode", is_flag=True, help="Exit with 2 when the plan has steps.")
+@click.option(
+    "--untrusted",
+    is_flag=True,
+    help="For a stranger's pull request: ask only providers of local documents, resolve no secret, open no connection and run no "
+    "program for the manifests at PATH, and show names only.",
+)
 @intent_options
 @click.option(
     "--timeout",
@@ -47,13 +59,34 @@ Examples:
 @instance_option
 @state_option
 @common_options
-def plan(path: Path | None, detailed_exitcode: bool, instance_id: str, **raw: Any) -> Exit:
+def plan(path: Path | None, detailed_exitcode: bool, untrusted: bool, instance_id: str, **raw: Any) -> Exit:
     """Show the steps that 'reconcile --once PATH' would take, and change nothing.
 
     Every provider is read once. Beside a running process, the plan uses the process's probe verdicts, pushes and holds, and
     says how old they are. Network probes without such a verdict are tried once; without an answer their state stays unknown.
     """
-    return show_plan(path, Options.of(raw), detailed=detailed_exitcode, instance_id=instance_id)
+    options = Options.of(raw)
+    if untrusted:
+        if path is None or instance_id:
+            raise usage_error("--untrusted is for the manifests at PATH", "give PATH, without --instance-id")
+        return show_untrusted(path, options, detailed=detailed_exitcode)
+    return show_plan(path, options, detailed=detailed_exitcode, instance_id=instance_id)
+
+
+def show_untrusted(path: Path, options: Options, *, detailed: bool) -> Exit:
+    """Make the plan for an author who is not trusted, print it by names, and return the exit code."""
+    from reconciler.cli import run  # noqa: PLC0415  (imported when it is needed)
+    from reconciler.cli.render.untrusted import untrusted_json, untrusted_lines  # noqa: PLC0415
+
+    made = run.make_plan(path, options, run.intent(path, options), untrusted=True)
+    desired = made.decision.status.desired
+    assert desired is not None  # noqa: S101  (a decision of a plan is about manifests)
+    code = exit_code(bool(made.plan.steps), unreadable=bool(made.decision.status.unknown), detailed=detailed)
+    if options.view.json:
+        options.view.document(untrusted_json(made, desired, code))
+    else:
+        options.view.out(*untrusted_lines(made, desired, code, options.view.paint))
+    return code
 
 
 def show_plan(path: Path | None, options: Options, *, detailed: bool, instance_id: str = "", approve: str = "") -> Exit:

@@ -190,19 +190,29 @@ def make_plan(
     run_intent: Intent,
     place: Location | None = None,
     stored: StartManifests | None = None,
+    *,
+    untrusted: bool = False,
 ) -> wire.MadePlan:
     """Observe everything once and make the whole plan, without a lock and without a write.
 
-    Beside a running process its verdicts, pushes and holds count.
+    Beside a running process its verdicts, pushes and holds count. `untrusted`: the reader may not be an operator, so logs and notes,
+    which have texts of servers, are not written.
     """
-    configure("debug" if options.view.verbose else "warning", LogFormat(options.log_format))
+    level = "critical" if untrusted else "debug" if options.view.verbose else "warning"
+    configure(level, LogFormat(options.log_format))
+    note = _silence if untrusted else options.view.err
     return asyncio.run(
         wire.make_plan(
             place or location(path, options),
             intent=run_intent,
             deadline=min(options.timeout, PROBE_TIME),
-            note=options.view.err,
+            note=note,
             stored=stored,
-            ask=lambda state: present_decision(state, options.view.err),
+            ask=lambda state: present_decision(state, note),
+            untrusted=untrusted,
         )
     )
+
+
+def _silence(_text: str) -> None:
+    """Write nothing."""

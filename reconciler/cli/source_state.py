@@ -108,17 +108,19 @@ def source_state(state_dir: Path, seen: Seen | None) -> SourceState:
     record = source_record.load(state_dir)
     in_force = record.in_force if record is not None else None
     kept = record.attempted if record is not None else None
-    if seen is None:
+    places = record.places if record is not None else ()
+    # Runs with local documents see other manifests than a command without them, so what such a run has seen is what counts.
+    other_files = seen is not None and seen.sources.local is None and bool(places)
+    other_files = other_files and all(place.instance_file for place in places)
+    if seen is None or (other_files and seen.error is not None):
         if kept is None:
             return SourceState(in_force, None)
         return SourceState(
             in_force, AttemptedState(kept.revision, kept.commit, kept.since_wall, kept.count, kept.problems)
         )
     revision = seen.sources.revision
-    places = record.places if record is not None else ()
-    other_files = seen.sources.local is None and bool(places) and all(place.instance_file for place in places)
     if seen.error is None and (in_force is None or in_force.revision == revision or other_files):
-        return SourceState(in_force, None)  # runs with a local file have other revisions than this command sees
+        return SourceState(in_force, None)
     wrong: list[Problem] = []
     if seen.error is not None:
         wrong = [problem for problem in seen.error.problems if not problem.is_warning]

@@ -90,6 +90,7 @@ def _unhealthy(group: Group, ordinal: int, belief: Belief, ledger: Ledger, out: 
     if (
         row is not None
         and replacement.active_is_declared(group)
+        and not group.workload.forbidden  # nothing could take its place
         and backoff.next_try(row.tries, group.workload, belief.fact) is Try.RECREATE
     ):
         kind, cause, message = Kind.RECREATE, Reason.RECREATE, f"{message} again after {row.tries} restarts in a row"
@@ -118,7 +119,7 @@ def _overdue(group: Group, belief: Belief, grants: Mapping[str, Grant], now: Now
     if belief.live is _FAIL:
         return False
     if fact.id not in grants:
-        fresh = current and replacement.active_is_declared(group) and not fact.adopted
+        fresh = current and replacement.active_is_declared(group) and not fact.adopted and not group.workload.forbidden
         kind = Kind.RECREATE if fresh else Kind.RESTART
         out.wants.append(_want(group, mark.ordinal, kind, Reason.DRAIN_DEADLINE, message, belief))
     return True

@@ -5,11 +5,13 @@ nothing is left, manual action is required, or a bound is reached. So there is o
 providers answer as forecast. Called by the command line.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from manifests.values.desired import SECOND, Desired
 from manifests.values.dns import Publish
+from manifests.values.privileges import engine_sockets
+from providers.actions import CreateContainer
 from providers.facts import ContainerState, Generation, Known, ProbeFact, Probes, ProbeValue
 from reconciler.core import decide, effects
 from reconciler.core.decision import Changed, Decision, Plan, Planned
@@ -21,7 +23,8 @@ from reconciler.core.model.reasons import Rule
 from reconciler.core.model.spec import Answer
 from reconciler.core.model.step import Step
 from reconciler.core.model.target_probe import TargetProbe
-from reconciler.core.replicas import specs, templates
+from reconciler.core.replicas import privilege_changes, specs, templates
+from reconciler.core.replicas.privilege_changes import PrivilegeChange
 
 HORIZON = 24 * 3600 * SECOND
 """How far a forecast looks."""
@@ -145,6 +148,21 @@ def _changed(decision: Decision) -> tuple[Changed, ...]:
     )
 
 
+def _privileges(
+    desired: Desired, first: Decision, planned: Sequence[Planned], changed: Iterable[Changed]
+) -> tuple[PrivilegeChange, ...]:
+    """The privileges of the workloads that get containers, or another revision, beside those of what runs at the first decision."""
+    shown = {item.object for item in changed}
+    shown |= {item.step.object.rpartition("/")[0] for item in planned if isinstance(item.step.action, CreateContainer)}
+    sockets = engine_sockets(desired.providers)
+    return tuple(
+        row
+        for key, group in sorted(first.status.roster.groups.items())
+        if not group.workload.restart_only and (key in shown or len(group.current) < group.workload.replicas)
+        for row in privilege_changes.changes(first.ledger, group, sockets)
+    )
+
+
 def forecast(desired: Desired, observed: Observed, now: Now) -> Plan:
     """All steps until convergence, in order, each with the steps before it."""
     start = now.steady
@@ -156,17 +174,19 @@ def forecast(desired: Desired, observed: Observed, now: Now) -> Plan:
     latest: dict[tuple[str, ...], int] = {}  # the last step of each document, without those of the present decision
     known: frozenset[TargetProbe] | None = None
     changed: tuple[Changed, ...] | None = None
+    first: Decision | None = None
     truncated = f"no convergence after {DECISIONS} decisions"
     for _ in range(DECISIONS):
         decision = decide.decide(desired, observed, now)
         observed = replace(observed, ledger=decision.ledger)
+        first = decision if first is None else first
         changed = _changed(decision) if changed is None else changed
         probes = _target_probes(desired, decision)
         known = probes if known is None else known
         before = observed
         observed = _proven(_passing(observed, probes - known, now), decision, now)
         if decision.steps:
-            first = len(planned)
+            begin = len(planned)
             for step in decision.steps:
                 after = tuple(sorted({numbers[follow] for follow in step.follows if follow in numbers}))
                 if not after and _document(step) in latest:
@@ -175,7 +195,7 @@ def forecast(desired: Desired, observed: Observed, now: Now) -> Plan:
                 since = max((times[earlier] for earlier in after), default=start)
                 planned.append(Planned(number, after, now.steady - since, step))
                 numbers[step.id], times[number] = number, now.steady
-            latest |= {_document(done.step): done.number for done in planned[first:]}
+            latest |= {_document(done.step): done.number for done in planned[begin:]}
             # Folding a step costs a copy of the facts, so a plan that ends here does without.
             for step in decision.steps if len(planned) < STEPS else ():
                 observed = effects.fold(observed, step, now)
@@ -196,4 +216,8 @@ def forecast(desired: Desired, observed: Observed, now: Now) -> Plan:
             observed = replace(observed, source_read_at=now.steady)
     shown = decision.guard_hash
     approve = f"{desired.apply_command} --approve {shown}" if shown else ""
-    return Plan(revision, tuple(planned), decision.holds, decision.waits, shown, truncated, approve, changed or ())
+    changed = changed or ()
+    privileges = _privileges(desired, first or decision, planned, changed)
+    return Plan(
+        revision, tuple(planned), decision.holds, decision.waits, shown, truncated, approve, changed, privileges
+    )

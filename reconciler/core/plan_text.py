@@ -21,6 +21,7 @@ from providers.facts import RecordKey, fingerprint
 from reconciler.core.decision import Changed, Plan, Planned
 from reconciler.core.dns.records import show_set
 from reconciler.core.model.reasons import Hold, Wait
+from reconciler.core.replicas.privilege_changes import Change, PrivilegeChange
 
 FORMAT_VERSION = 1
 """Version of the JSON form; it changes when a field changes its meaning or goes."""
@@ -122,6 +123,32 @@ def _changed(changed: Changed) -> list[str]:
     ]
 
 
+_SIGNS = {
+    Change.NEW: ("+", " (new)"),
+    Change.UNKNOWN: ("?", " (new, or had by a container whose template is not known)"),
+    Change.REMOVED: ("-", " (removed)"),
+    Change.KEPT: ("=", ""),
+}
+"""How a privilege is marked, in the order of the lines of one workload."""
+
+
+def privilege_lines(rows: Sequence[PrivilegeChange], *, names_only: bool = False) -> list[str]:
+    """A line for each privilege, the new ones of a workload first. `names_only`: without the values of what runs."""
+    order = {change: index for index, change in enumerate(_SIGNS)}
+    lines = []
+    for row in sorted(rows, key=lambda row: (row.object, order[row.change], row.privilege)):
+        sign, mark = _SIGNS[row.change]
+        text = row.privilege.field.value if names_only and row.change is Change.REMOVED else row.privilege.text
+        lines.append(f"privilege {row.object}: {sign} {row.privilege.container}: {text}{mark}")
+    return lines
+
+
+def gained(plan: Plan) -> str:
+    """The number of privileges that nothing is known to have, for the first line."""
+    gained = sum(1 for row in plan.privileges if row.change in (Change.NEW, Change.UNKNOWN))
+    return f", {gained} new privilege{'' if gained == 1 else 's'}" if gained else ""
+
+
 def digest(plan: Plan) -> str:
     """The plan's hash: the same for the same steps and holds, whatever the time of day."""
     lines = [line for step in plan.steps for line in _lines(step)]
@@ -129,9 +156,13 @@ def digest(plan: Plan) -> str:
 
 
 def to_lines(plan: Plan) -> list[str]:
-    """The plan as lines: one a step (steps before it, number, object, action, cause), then holds and waits."""
+    """The plan as lines: one a step (steps before it, number, object, action, cause), then holds and waits.
+
+    Before the steps stand the privileges of the workloads that are created or changed, and the fields that differ.
+    """
     count = f"{len(plan.steps)} step{'' if len(plan.steps) == 1 else 's'}, {len(plan.holds)} held"
-    lines = [f"plan {digest(plan)}: {count}"]
+    lines = [f"plan {digest(plan)}: {count}{gained(plan)}"]
+    lines += privilege_lines(plan.privileges)
     lines += [line for changed in plan.changed for line in _changed(changed)]
     lines += [line for step in plan.steps for line in _lines(step)]
     lines += [_hold(hold) for hold in plan.holds]
@@ -191,6 +222,19 @@ def to_json(plan: Plan, steady: int) -> dict[str, Any]:
                 "fields": None if changed.fields is None else [field._asdict() for field in changed.fields],
             }
             for changed in plan.changed
+        ],
+        "privileges": [
+            {
+                "object": row.object,
+                "container": row.privilege.container,
+                "change": row.change.value,
+                "privilege": row.privilege.field.value,
+                "value": row.privilege.value,
+                "detail": row.privilege.detail,
+                "read_only": row.privilege.read_only,
+                "text": row.privilege.text,
+            }
+            for row in plan.privileges
         ],
         "holds": _hold_json(plan.holds, steady),
         "waits": [{"object": w.object, "waiting": w.waiting.value, "message": w.message} for w in plan.waits],

@@ -1,7 +1,7 @@
 """Doctor: is every provider reachable and configured for the manifests? Read-only. Called by `wire.examine`.
 
-A provider may have a `check` method, which returns missing settings and rights with the lines to add, and a runtime a `warnings`
-method, which returns what works, but costs more than it seems.
+A provider may have a `check` method, which returns missing settings and rights with the lines to add, and a `warnings`
+method, which returns what works, but costs more than it seems, or was not checked.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -89,12 +89,14 @@ def _missing(provider: Provider, desired: Desired, role: Role, named: Collection
     return check([workload.template for workload in desired.workloads if provider.name in workload.nodes])
 
 
-def _warnings(provider: Provider, desired: Desired) -> tuple[str, ...]:
-    """What works at a cost, as the provider says it. An error is one of the check, too."""
+def _warnings(provider: Provider, desired: Desired, role: Role, named: Collection[str]) -> tuple[str, ...]:
+    """What works at a cost, or was not checked, as the provider says it. An error is one of the check, too."""
     warn: Callable[..., tuple[str, ...]] | None = getattr(innermost(provider), "warnings", None)
     if warn is None:
         return ()
     try:
+        if role is not Role.RUNTIME:
+            return warn(named)
         return warn([workload.template for workload in desired.workloads if provider.name in workload.nodes])
     except ProviderError:
         return ()
@@ -118,7 +120,7 @@ async def examine(desired: Desired, providers: Providers, runner: Runner) -> tup
                     name, role, types[name], False, str(error), _missing_or_error(provider, desired, role, named)
                 )
             missing = (*_missing_or_error(provider, desired, role, named), *lost)
-            warnings = _warnings(provider, desired) if role is Role.RUNTIME else ()
+            warnings = _warnings(provider, desired, role, named)
             return Finding(name, role, types[name], True, summary, missing, warnings)
 
         findings.append(await runner.run(ask))

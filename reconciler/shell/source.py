@@ -5,6 +5,7 @@ SETTLE apart are equal and everything in them is valid. A single run never chang
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from manifests.load import Sources
@@ -59,12 +60,20 @@ class InForce(NamedTuple):
     """The manifests that a run starts with: the state of the files (`Sources.state`), and their revision.
 
     `invalid` is set when they were stored by an earlier run, because the source is invalid now: the files as they were read, and
-    their problems.
+    their problems. `sources` are their own files.
     """
 
     state: str
     revision: str
     invalid: tuple[Sources, ManifestErrors] | None = None
+    sources: Sources | None = None
+
+
+class Resolve(Protocol):
+    """Checks and resolves files. Raises `ManifestErrors`."""
+
+    def __call__(self, sources: Sources, *, enforce: bool = True) -> Desired:
+        """The manifests; without `enforce` violations of the policy only mark the workloads."""
 
 
 def problem_of(
@@ -109,7 +118,7 @@ class DirectorySource:
 
     Args:
         read: reads the files; never raises.
-        resolve: checks and resolves files; raises `ManifestErrors`.
+        resolve: checks and resolves files.
         clock: waits between two reads.
         in_force: the manifests that the run starts with.
         keeper: keeps what is put in force.
@@ -119,7 +128,7 @@ class DirectorySource:
     def __init__(
         self,
         read: Callable[[], Sources],
-        resolve: Callable[[Sources], Desired],
+        resolve: Resolve,
         clock: BlockingClock,
         in_force: InForce,
         keeper: Keeper,
@@ -128,7 +137,10 @@ class DirectorySource:
     ) -> None:
         self._read, self._resolve, self._clock, self._keeper, self._follow = read, resolve, clock, keeper, follow
         self._in_force, self._revision = in_force.state, in_force.revision
+        self._sources, self._judged = in_force.sources, False
         self._refused = ""
+        # Stored manifests stay in force although the same files would be refused now: the rules have changed since.
+        self._outdated = in_force.invalid is not None and in_force.invalid[0].state == in_force.state
         self._problem: SourceProblem | None = None
         self._message = self._reported = ""
         self._same = in_force.invalid is None
@@ -161,17 +173,17 @@ class DirectorySource:
 
     def _reread(self) -> tuple[Desired | None, tuple[str, ...]]:
         sources = self._read()
-        self._same = sources.state == self._in_force
+        self._same = self._is_in_force(sources)
         if self._same:
-            return None, self._good_again()
+            return self._unjudged(sources), self._good_again()
         if sources.state == self._refused:
             return None, ()
         settled = self._settled(sources)
         if settled is None:
             return None, ("the manifests keep changing; the last good revision stays in force until they settle",)
-        if settled.state == self._in_force:
+        if self._is_in_force(settled):
             self._same = True
-            return None, self._good_again()
+            return self._unjudged(settled), self._good_again()
         if not self._follow:
             self._refused = settled.state
             return None, ("the manifests changed during this run; run reconcile again to apply them",)
@@ -180,11 +192,42 @@ class DirectorySource:
         except ManifestErrors as error:
             self._refused = settled.state
             self._refuse(settled, error)
-            return None, (f"the manifests are invalid; revision {self._named()} stays in force", render(error.problems))
+            stays = f"the manifests are invalid; revision {self._named()} stays in force"
+            return self._judge(settled), (stays, render(error.problems))
         self._in_force, self._revision, self._refused = settled.state, settled.revision, ""
-        self._same, self._problem = True, None
+        self._sources, self._judged = settled, False
+        self._same, self._problem, self._outdated = True, None, False
         self._report(self._keeper.in_force(settled))
         return desired, (f"the manifests changed; revision {self._named()} is in force",)
+
+    def _is_in_force(self, sources: Sources) -> bool:
+        """Whether these files are those in force, by the rules of today too."""
+        return sources.state == self._in_force and not self._outdated
+
+    def _judge(self, refused: Sources) -> Desired | None:
+        """The manifests in force with the local documents as they are now; None where these are the same, or are invalid themselves.
+
+        Today's Guard judges what stays in force: what its policy forbids is kept as it runs, and is not created again. They are stored
+        as before, and a restart judges them in the same way.
+        """
+        if self._sources is None or refused.local == self._sources.local:
+            return None
+        try:
+            desired = self._resolve(replace(self._sources, local=refused.local), enforce=False)
+        except ManifestErrors:
+            return None
+        self._judged = True
+        return desired
+
+    def _unjudged(self, sources: Sources) -> Desired | None:
+        """The manifests in force as they are, when other local documents have judged them until now."""
+        if not self._judged:
+            return None
+        self._judged = False
+        try:
+            return self._resolve(sources)
+        except ManifestErrors:  # a provider type is not installed any more
+            return None
 
     def _named(self) -> str:
         """The revision in force as operators see it."""

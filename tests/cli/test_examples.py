@@ -11,9 +11,39 @@ EXAMPLES = sorted(
     {file.parent for file in (ROOT / "examples").rglob("*.yaml") if "apiVersion: reconciler/" in file.read_text()}
 )
 
+CONFINED = sorted(local.parent for local in (ROOT / "examples").glob("*/local"))
+"""Examples whose local documents stand beside the manifests of a repository."""
+EXAMPLES = [example for example in EXAMPLES if example.parent not in CONFINED]
+
+CONFINED = sorted(local.parent for local in (ROOT / "examples").glob("*/local"))
+"""Examples whose local documents stand beside the manifests of a repository."""
+EXAMPLES = [example for example in EXAMPLES if example.parent not in CONFINED]
+
 
 def test_there_are_examples():
     assert {"quickstart", "edge"} <= {path.name for path in EXAMPLES}
+    assert "confined" in {path.name for path in CONFINED}
+
+
+@pytest.mark.parametrize("example", CONFINED, ids=lambda path: path.name)
+def test_an_example_with_local_documents_is_valid_beside_them_only(example: Path, tmp_path: Path, reconcile):
+    manifests, local = tmp_path / "manifests", tmp_path / "local"
+    shutil.copytree(example / "manifests", manifests)
+    shutil.copytree(example / "local", local)
+    for copied in (local, *local.rglob("*")):
+        copied.chmod(0o700 if copied.is_dir() else 0o600)  # a checkout may be writable by its group
+
+    valid = reconcile("validate", manifests, "--instance", local)
+    assert valid.code == 0, valid.out + valid.err
+    assert reconcile("validate", manifests).code == 3
+    planned = reconcile("plan", manifests, "--instance", local, "--untrusted")
+    assert planned.code in (0, 6), planned.out + planned.err  # 6: a server of the local documents does not run here
+    if not (ROOT / ".git").exists():
+        return
+    # In the repository itself, whoever can merge could change them.
+    refused = reconcile("validate", example / "manifests", "--instance", example / "local")
+    assert refused.code == 3
+    assert "unsafe-local" in refused.out
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)

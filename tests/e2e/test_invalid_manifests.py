@@ -8,13 +8,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.quickstart_world import PATIENCE, ROOT, until
 
-TREE = """\
+HOST = """\
 apiVersion: reconciler/v1
 kind: Instance
 metadata: {name: here}
@@ -25,6 +26,8 @@ kind: Provider
 metadata: {name: local}
 spec: {type: process}
 ---
+"""
+WORKLOAD = """\
 apiVersion: reconciler/v1
 kind: Workload
 metadata: {name: w}
@@ -35,8 +38,10 @@ spec:
       terminationGracePeriodSeconds: 1
       containers: [{name: a, command: [sh, -c, "exec sleep 86399"], env: [{name: WORLD, value: "@WORLD@"}]}]
 """
+TREE = HOST + WORKLOAD
 BROKEN = "spec2: [\n"
-LINE = TREE.count("\n") + 1
+NEWLINE = "\n"
+LINE = TREE.count(NEWLINE) + 1
 
 
 class World:
@@ -56,6 +61,17 @@ class World:
         new = self.manifests / f".{name}.new"
         new.write_text(text.replace("@ID@", self.id).replace("@WORLD@", str(self.base)))
         new.replace(self.manifests / name)
+
+    def write_local(self, guard: str) -> Path:
+        """Write local documents with the Instance, the Provider and a Guard with this spec."""
+        local = self.base / "local"
+        local.mkdir(mode=0o700, exist_ok=True)
+        allowing = HOST.replace('"@ID@"', f"{self.id}, allowProcess: [w]")
+        (local / "host.yaml").write_text(allowing)
+        (local / "guard.yaml").write_text(
+            f"apiVersion: reconciler/v1\nkind: Guard\nmetadata: {{name: g}}\nspec: {guard}\n"
+        )
+        return local
 
     def run(self, *words: str | Path, code: int = 0) -> str:
         """One command; both of its streams."""
@@ -245,13 +261,12 @@ def test_stored_manifests_that_this_version_refuses_are_named(world):
     assert "damaged" in out
 
 
-def test_a_local_file_judges_the_stored_manifests_as_it_is_now(world, tmp_path):
-    local = tmp_path / "local.yaml"
-    guard = "apiVersion: reconciler/v1\nkind: Guard\nmetadata: {name: g}\nspec: {suspend: @}\n"
-    local.write_text(guard.replace("@", "false"))
+def test_local_documents_judge_the_stored_manifests_as_they_are_now(world):
+    local = world.write_local("{suspend: false}")
+    world.write(WORKLOAD)
     world.run("--once", world.manifests, "--instance", local)
-    world.write(TREE + BROKEN)
-    local.write_text(guard.replace("@", "true"))
+    world.write(WORKLOAD + BROKEN)
+    world.write_local("{suspend: true}")
     world.watch(world.manifests, "--instance", local)
     (old,) = world.replicas()
     os.kill(old, signal.SIGKILL)
@@ -259,19 +274,77 @@ def test_a_local_file_judges_the_stored_manifests_as_it_is_now(world, tmp_path):
     assert world.replicas() == []
 
 
-def test_stored_manifests_that_the_local_file_refuses_are_not_used(world, tmp_path):
-    local = tmp_path / "local.yaml"
-    guard = "apiVersion: reconciler/v1\nkind: Guard\nmetadata: {name: g}\nspec: @\n"
-    probed = TREE.replace("{name: a, ", "{name: a, livenessProbe: {exec: {command: [/bin/true]}, periodSeconds: 60}, ")
-    local.write_text(guard.replace("@", "{execCommands: [[/bin/true]]}"))
+def test_stored_manifests_that_local_documents_refuse_are_not_used(world):
+    probed = WORKLOAD.replace(
+        "{name: a, ", "{name: a, livenessProbe: {exec: {command: [/bin/true]}, periodSeconds: 60}, "
+    )
+    local = world.write_local("{execCommands: [[/bin/true]]}")
     world.write(probed)
     world.run("--once", world.manifests, "--instance", local)
     world.write(probed + BROKEN)
-    local.write_text(guard.replace("@", "{execCommands: [[/bin/false]]}"))  # it judges what is stored
+    world.write_local("{execCommands: [[/bin/false]]}")  # it judges what is stored
     out = world.run("--watch", world.manifests, "--instance", local, code=3)
-    assert f"all.yaml:{LINE}:" in out
+    assert f"all.yaml:{WORKLOAD.count(NEWLINE) + 1}:" in out
     assert "stored revision" in out
     assert "not-allowed" in out
-    local.write_text(guard.replace("@", "{execCommands: maybe}"))  # it is invalid itself, and judges nothing
+    world.write_local("{execCommands: maybe}")  # it is invalid itself, and judges nothing
     world.watch(world.manifests, "--instance", local)
     world.healed()
+
+
+def test_manifests_that_others_now_may_judge_are_those_of_before(world):
+    local = world.write_local("{suspend: false}")
+    world.write(WORKLOAD)
+    world.run("--once", world.manifests, "--instance", local)
+    world.write_local("{suspend: true}")
+    (local / "guard.yaml").chmod(0o666)
+    assert "unsafe-local" in world.run("--once", world.manifests, "--instance", local, code=3)
+    world.watch(world.manifests, "--instance", local)
+    world.healed()
+
+
+def test_a_daemon_does_not_use_local_documents_that_others_can_write(world):
+    local = world.write_local("{suspend: false}")
+    world.write(WORKLOAD)
+    world.watch(world.manifests, "--instance", local)
+    (local / "guard.yaml").chmod(0o666)
+    world.write_local("{suspend: true}")
+    until(lambda: any("unsafe-local" in hold["message"] for hold in holds(world)))
+    assert {hold["rule"] for hold in holds(world)} == {"SourceInvalid"}
+
+
+def test_a_tree_that_ran_alone_ends_when_local_documents_confine_it(world):
+    world.run("--once", world.manifests)
+    local = world.write_local("{}")
+    out = world.run("--watch", world.manifests, "--instance", local, code=3)
+    assert "all.yaml:2:7: local-only: instance/here" in out
+    (local / "host.yaml").chmod(0o666)
+    assert "unsafe-local" in world.run("--watch", world.manifests, "--instance", local, code=3)
+
+
+def test_an_upgrade_keeps_what_was_in_force_before_trees_were_confined(world):
+    local = world.write_local("{}")
+    world.write(WORKLOAD)
+    world.run("--once", world.manifests, "--instance", local)
+    as_an_earlier_program(world, local, TREE)
+    out = world.run("--once", world.manifests, "--instance", local, code=3)
+    assert "move this document to the file or directory of --instance" in out
+    world.watch(world.manifests, "--instance", local)
+    world.healed()
+    (hold,) = [hold for hold in holds(world) if hold["rule"] == "SourceInvalid"]
+    assert "local-only" in hold["message"]
+    world.write(WORKLOAD)
+    until(lambda: not [hold for hold in holds(world) if hold["rule"] == "SourceInvalid"])
+
+
+def as_an_earlier_program(world: World, local: Path, tree: str) -> None:
+    """Store a tree with its Provider and one local document, as a program did that let the tree declare both."""
+    world.write(tree)
+    path = world.state / "manifests.json"
+    body = json.loads(path.read_text().partition(NEWLINE)[2])
+    del body["confined"]
+    body["files"] = [["all.yaml", (world.manifests / "all.yaml").read_text()]]
+    body["local"] = [str(local / "host.yaml"), (local / "host.yaml").read_text().partition("---")[0]]
+    text = json.dumps(body)
+    head = json.dumps({"format": 1, "sha256": sha256(text.encode()).hexdigest()})
+    path.write_text(f"{head}{NEWLINE}{text}{NEWLINE}")

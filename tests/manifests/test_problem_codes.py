@@ -66,6 +66,17 @@ def allow_no_commands(root: Path) -> None:
     write(root, {"guard.yaml": GUARD.replace("{deny: [workload/web]}", "{execCommands: [[other]]}"), "web.yaml": EXEC})
 
 
+def forbid_the_image(root: Path) -> None:
+    write(
+        root,
+        {
+            "providers.yaml": ENGINE_PROVIDERS,
+            "guard.yaml": GUARD.replace("{deny: [workload/web]}", "{policy: {images: {forbidTags: [latest]}}}"),
+            "web.yaml": WORKLOAD.replace("- name: app", "- name: app\n          image: web"),
+        },
+    )
+
+
 LONG_ID = INSTANCE.replace("id: demo", "id: demo-demo-demo-demo")
 
 UNASKED = WORKLOAD[: WORKLOAD.index("          readinessProbe:")].replace("spec:\n", "spec:\n  push: {}\n", 1)
@@ -145,6 +156,7 @@ CASES: dict[Code, tuple[Break, str]] = {
         "web.yaml:4:9",
     ),
     Code.NOT_ALLOWED: (allow_no_commands, "web.yaml:22:29"),
+    Code.POLICY_VIOLATION: (forbid_the_image, "web.yaml:13:18"),
     Code.COSTLY_PROBE: (
         put("web.yaml", EXEC.replace("[check]}", "[check]}\n            periodSeconds: 2")),
         "web.yaml:22:19",
@@ -209,7 +221,10 @@ def test_a_tree_without_manifests_has_its_own_code(content: str | None, tmp_path
 
 
 def test_every_code_has_a_test_and_a_meaning() -> None:
-    assert set(CASES) | {Code.PATH_NOT_FOUND, Code.EMPTY_TREE, Code.NOT_INSTALLED, Code.INTERNAL_ERROR} == set(Code)
+    elsewhere = {Code.PATH_NOT_FOUND, Code.EMPTY_TREE, Code.NOT_INSTALLED, Code.INTERNAL_ERROR}
+    # These need local documents: `source/test_local.py` and `resolve/test_local.py`.
+    elsewhere |= {Code.UNSAFE_LOCAL, Code.LOCAL_ONLY, Code.SECRET_NOT_ALLOWED, Code.PROCESS_NOT_ALLOWED}
+    assert set(CASES) | elsewhere == set(Code)
     assert list(MEANINGS) == list(Code)
 
 

@@ -12,6 +12,7 @@ from reconciler.shell.source import DirectorySource, InForce
 from reconciler.shell.store import last_good, source_record
 from reconciler.shell.store.archive import Archive
 from reconciler.shell.store.instance_index import place_of
+from reconciler.start import start_manifests
 from tests.manifests.trees import INSTANCE, WORKLOAD, write
 from tests.sim.clock import VirtualClock
 
@@ -166,3 +167,107 @@ def test_manifests_that_cannot_be_stored_are_in_force_and_stored_later(run):
     (run.state / f"{last_good.FILE}.new").rmdir()
     source.reread()
     assert last_good.load(run.state).revision == desired.revision
+
+
+# --- local documents that judge what is in force ----------------------------------------------------------------------------------
+
+ENGINE = "apiVersion: reconciler/v1\nkind: Provider\nmetadata: {name: local}\nspec: {type: docker}\n"
+ALLOWED = (
+    "---\napiVersion: reconciler/v1\nkind: Guard\nmetadata: {name: g}\nspec: {policy: {allow: {privileged: true}}}\n"
+)
+PRIVILEGED = """\
+apiVersion: reconciler/v1
+kind: Workload
+metadata: {name: web}
+spec:
+  template:
+    spec:
+      containers: [{name: app, image: shop/web:1, docker: {hostConfig: {Privileged: true}}}]
+"""
+
+
+class Judged(Run):
+    """A run whose tree has a privileged container, which the local documents allow at first."""
+
+    def __init__(self, base: Path) -> None:
+        super().__init__(base)
+        for name in GOOD:
+            (self.path / name).unlink()
+        write(self.path, {"web.yaml": PRIVILEGED})
+        self.local = base / "local.yaml"
+        self.decide(ALLOWED)
+
+    def decide(self, guard: str) -> None:
+        self.local.write_text(f"{INSTANCE}---\n{ENGINE}{guard}")
+
+    def read(self) -> Sources:
+        self.reads += 1
+        return read_sources(self.path, self.local)
+
+    def source(self, start: InForce | None = None) -> DirectorySource:
+        sources = self.read()
+        return super().source(start or InForce(sources.state, sources.revision, sources=sources))
+
+
+@pytest.fixture
+def judged(tmp_path: Path) -> Judged:
+    return Judged(tmp_path)
+
+
+def test_a_tightened_local_guard_judges_what_is_in_force(judged):
+    source = judged.source()
+    judged.decide("")
+    desired, messages = source.reread()
+    assert desired is not None
+    assert "podSecurity: baseline" in desired.workloads[0].forbidden
+    assert "stays in force" in messages[0]
+    assert source.problem() is not None
+    assert not source.same()
+    assert source.reread() == (None, ())
+    judged.decide(ALLOWED)
+    desired, messages = source.reread()
+    assert desired is not None
+    assert desired.workloads[0].forbidden == ""
+    assert "valid again" in messages[0]
+    assert source.reread() == (None, ())
+
+
+def test_a_new_workload_that_violates_the_policy_never_comes_into_force(judged):
+    source = judged.source()
+    write(judged.path, {"more.yaml": PRIVILEGED.replace("name: web", "name: more").replace("Privileged", "PidMode")})
+    desired, messages = source.reread()
+    assert desired is None
+    assert "stays in force" in messages[0]
+
+
+def test_invalid_local_documents_judge_nothing(judged):
+    source = judged.source()
+    judged.decide("---\nkind: [\n")
+    desired, _ = source.reread()
+    assert desired is None
+
+
+def test_a_start_keeps_what_the_policy_forbids_now(judged):
+    location = tree.Location(judged.path, judged.local, judged.state)
+    good = judged.read()
+    archive = Archive(judged.state, judged.state.parent, "demo", place_of(judged.path, judged.local), judged.clock, str)
+    assert archive.in_force(good) == ""
+    judged.decide("")
+    with pytest.raises(ManifestErrors, match="policy-violation"):
+        start_manifests(location, judged.clock, stored=False)
+    start = start_manifests(location, judged.clock, stored=True)
+    (web,) = start.desired.workloads
+    assert "privileged" in web.forbidden
+    assert start.invalid is not None
+    # The files at the source are the stored ones, and still they are invalid.
+    source = judged.source(InForce(start.sources.state, start.sources.revision, start.invalid, start.sources))
+    assert source.problem() is not None
+    assert source.reread() == (None, ())
+    assert source.problem() is not None
+    assert not source.same()
+    judged.decide(ALLOWED)
+    desired, _ = source.reread()
+    assert desired is not None
+    assert desired.workloads[0].forbidden == ""
+    assert source.problem() is None
+    assert source.same()

@@ -169,12 +169,20 @@ class NginxEndpoints:
             for pool in sorted(set(pools)):
                 draft = self._read(pool, self._path(pool), running)
                 texts[draft.path] = draft.bytes(self._context.instance)
-            self._test(texts, deadline)
+            if self._context.local:
+                self._test(texts, deadline)
         except (Unreachable, Rejected) as error:
             problems.append(str(error))
         if not os.access(self._directory if self._directory.exists() else self._directory.parent, os.W_OK):
             problems.append(f"no permission to write in {self._directory}; give this user write permission there")
         return tuple(problems)
+
+    def warnings(self, _pools: Collection[str]) -> tuple[str, ...]:
+        """What `check` does not do: nginx loads modules that a configuration names, so only an operator's file is tested."""
+        if self._context.local:
+            return ()
+        cause = f"nginx -t was not run: the tree names {self._settings.configuration}, and nginx runs code that this file names"
+        return (f"{cause}; declare the Provider in a local document and pass it with --instance",)
 
     def close(self) -> None:
         """Nothing to close."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from manifests.values.desired import Container
 from manifests.values.pod import PullPolicy, VolumeKind
+from manifests.values.privileges import printable
 from providers.actions import CreateContainer
 from providers.errors import Conflict, Foreign, Gone, OutcomeUnknown, ProviderError, Rejected
 from providers.facts import Mark, container_name
@@ -48,6 +49,9 @@ class Creator:
             _check_sources(action.name, containers)
         images = self._sources(action, containers)
         self._images.ensure(action.name, images)
+        for container, (image, _) in zip(containers, images, strict=True):
+            if container.engine.run_as_non_root and not container.engine.user:
+                self._check_user(action.name, container, image)
         secrets = [_reveal(action.name, container) for container in containers]
         for container in template.sidecars:
             self._remove_leftover(f"{action.name}-{container.name}", action.mark)
@@ -72,6 +76,16 @@ class Creator:
             pin = pins.get("" if container is containers[0] else container.name, "")
             sources.append(source_of(image, container.engine.pull, pin, self._images.present))
         return sources
+
+    def _check_user(self, target: str, container: Container, image: str) -> None:
+        """Refuse an image whose user is root, or a name that may be root (as Kubernetes does). Raises Rejected."""
+        config = self._client.get(f"/images/{image}/json", target).get("Config") or {}
+        user = str(config.get("User") or "").partition(":")[0]
+        if user.isascii() and user.isdecimal() and int(user) != 0:
+            return
+        named = f"is '{printable(user)}', a name that may be root" if user and not user.isdecimal() else "is root"
+        cause = f"container {container.name} has runAsNonRoot: true, and the user of its image {named}"
+        raise Rejected(target, cause, "set runAsUser, or a numeric user in the image")
 
     def _member(
         self,
@@ -141,9 +155,15 @@ class Creator:
 
     def _has_network(self, target: str, name: str) -> bool:
         try:
-            self._client.get(f"/networks/{name}", target)
+            present = self._client.get(f"/networks/{name}", target)
         except Gone:
             return False
+        if not isinstance(present, dict):
+            return True
+        if present.get("Driver") in ("host", "null") and present.get("Name") != name:
+            # Manifests cannot name these; their ids, or the beginning of one, would give a container all ports of the node.
+            cause = f"'{name}' is the id of network '{present.get('Name')}', which cannot be used"
+            raise Rejected(target, cause, "write the name of another network")
         return True
 
     def _create_network(self, target: str, name: str, instance: str) -> None:

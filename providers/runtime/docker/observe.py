@@ -101,13 +101,17 @@ class Observer:
         client: the engine.
         stops: our own stops.
         address: the address under which others reach the host; empty = none.
+        compare_secrets: resolve the secrets that containers were created with, and compare their values.
 
     Attributes:
         exits: reports exits before the engine does; None until `DockerRuntime.watch`.
     """
 
-    def __init__(self, client: EngineClient, stops: OwnStops, address: str = "") -> None:
+    def __init__(
+        self, client: EngineClient, stops: OwnStops, address: str = "", *, compare_secrets: bool = True
+    ) -> None:
         self._client, self._stops, self._address = client, stops, address
+        self._compare_secrets = compare_secrets
         self._secrets, self._digests = Secrets(), Digests(client)
         self._on_failure: dict[str, str] = {}
         self._ends = Ends()
@@ -243,7 +247,13 @@ class Observer:
         context = NodeContext(self._client.node, self._stops.all(), daemon, self.podman(), self._address, self._ends)
         secrets = self._secrets.look()
         return tuple(
-            container_fact(pod, context, secrets.stale(pod), self._digests_of(pod), self._image_setup_of(pod))
+            container_fact(
+                pod,
+                context,
+                secrets.stale(pod) if self._compare_secrets else (),
+                self._digests_of(pod),
+                self._image_setup_of(pod),
+            )
             for pod in pods
         )
 

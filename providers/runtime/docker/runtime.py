@@ -99,7 +99,9 @@ class DockerRuntime:
         self._socket = docker_settings.socket
         self._client = EngineClient(name, docker_settings.socket)
         stops = OwnStops(name, context.state_dir)
-        self._observer = Observer(self._client, stops, str(docker_settings.address or ""))
+        self._observer = Observer(
+            self._client, stops, str(docker_settings.address or ""), compare_secrets=context.compare_secrets
+        )
         self._images = Images(self._client, docker_settings.registries)
         self._creator = Creator(self._client, self._observer, self._images)
         self._lifecycle = Lifecycle(self._client, self._observer, stops, self._creator.network)

@@ -5,7 +5,7 @@ from typing import Any
 
 from manifests.values.desired import Container, ProbeKind, Template
 from manifests.values.image_ref import parse_image
-from manifests.values.pod import HOST_CONFIG_MANAGED, Live, Mount, VolumeKind
+from manifests.values.pod import Live, Mount, VolumeKind, managed_member
 from providers.actions import CreateContainer
 from providers.errors import Rejected
 from providers.facts import Mark, mark_labels
@@ -155,7 +155,17 @@ def _host_config(container: Container, live: Live | None, network: str, *, main:
     host.update({key: value for key, value in optional.items() if value})
     if engine.log_driver:
         host["LogConfig"] = {"Type": engine.log_driver, "Config": dict(engine.log_options)}
-    return {**host, **_manifest_host_config(container)}
+    host.update(_manifest_host_config(container))
+    if engine.no_new_privileges:
+        _forbid_escalation(host)
+    return host
+
+
+def _forbid_escalation(host: dict[str, Any]) -> None:
+    """Add the security option after those of the manifest, under each spelling of the member: the last option counts."""
+    for name in [name for name in host if name.casefold() == "securityopt"] or ["SecurityOpt"]:
+        given = host.get(name) or ()
+        host[name] = [*((given,) if isinstance(given, str) else given), "no-new-privileges"]
 
 
 def _manifest_host_config(container: Container) -> dict[str, Any]:
@@ -166,7 +176,7 @@ def _manifest_host_config(container: Container) -> dict[str, Any]:
     host_config = json.loads(text)
     if not isinstance(host_config, dict):
         raise Rejected(container.name, "docker.hostConfig is not a mapping", "correct the manifest")
-    refused = sorted(HOST_CONFIG_MANAGED.keys() & host_config.keys())
+    refused = sorted(filter(None, map(managed_member, host_config)))
     if refused:
         cause = f"docker.hostConfig must not set {', '.join(refused)}"
         raise Rejected(container.name, cause, "use the field of the manifest for it")

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from manifests.values.desired import Desired
+from manifests.values.privileges import engine_sockets
 from reconciler.cli.render.endpoints import weight_line, why_lines
 from reconciler.cli.render.paint import Paint
 from reconciler.cli.render.requests import request_json
@@ -27,6 +28,7 @@ from reconciler.cli.render.why import evidence_lines
 from reconciler.core.limits.suspensions import node_key
 from reconciler.core.model.instant import Instant
 from reconciler.core.model.ledger import Ledger
+from reconciler.core.replicas.privilege_changes import of_revisions
 
 
 def explanation(key: str, stored: Stored, ledger: Ledger, desired: Desired | None) -> dict[str, Any]:
@@ -41,6 +43,7 @@ def explanation(key: str, stored: Stored, ledger: Ledger, desired: Desired | Non
         for row in stored["status"].get("revisions", ())
         if workload is not None and row["workload"] == workload["key"] and _unsettled(row)
     ]
+    about["privileges"] = [] if workload is None else _privileges(workload["key"], ledger, desired)
     about["name"] = name
     about["service"] = _service(key, desired)
     about["endpoints"] = _endpoints(key, stored)
@@ -58,6 +61,25 @@ def explanation(key: str, stored: Stored, ledger: Ledger, desired: Desired | Non
     ]
     about["step_ids"] = _step_ids(replicas, name, about)
     return about
+
+
+def _privileges(key: str, ledger: Ledger, desired: Desired | None) -> list[dict[str, Any]]:
+    """What the containers of a workload get of their nodes, for each revision that is declared or runs."""
+    return [
+        {
+            "revision": revision,
+            "container": privilege.container,
+            "privilege": privilege.field.value,
+            "value": privilege.value,
+            "detail": privilege.detail,
+            "read_only": privilege.read_only,
+            "text": privilege.text,
+        }
+        for revision, found in of_revisions(
+            ledger, key, engine_sockets(desired.providers) if desired is not None else ()
+        ).items()
+        for privilege in found
+    ]
 
 
 def _unsettled(row: Mapping[str, Any]) -> bool:
@@ -237,6 +259,10 @@ def _state_lines(about: Mapping[str, Any], paint: Paint, now: int) -> list[str]:
             f" serving: {serving_text(workload.get('serving'))}, declared: {revision_text(workload)}"
         )
         lines += [f"  {revision_line(row, now)}" for row in about["revisions"]]
+        lines += [
+            f"  {paint.warn('privilege')} of revision {row['revision'][:8]}: {row['container']}: {row['text']}"
+            for row in about["privileges"]
+        ]
         ordinal = about["object"].removeprefix(workload["key"]).removeprefix("/")  # empty for the whole workload
         if not about["replicas"]:
             missing = [

@@ -45,6 +45,8 @@ def plan_lines(made: MadePlan, code: Exit, paint: Paint) -> list[str]:
 
 
 def _colored(line: str, paint: Paint) -> str:
+    if line.startswith("privilege ") and (" + " in line or " ? " in line):
+        return paint.bad(line)
     if line.startswith("hold "):
         return paint.warn(line)
     if line.startswith("wait "):

@@ -81,6 +81,8 @@ class Rule(StrEnum):
 
     SUSPENDED = "Suspended"
     DENIED = "Denied"
+    POLICY_VIOLATION = "PolicyViolation"
+    """The policy of the Guard forbids what was in force before: what runs is kept, and nothing is created."""
     OVERRIDDEN = "Overridden"
     """An operator drained it or forced it down, so it gets no traffic."""
     LEDGER_LOST = "LedgerLost"

@@ -74,6 +74,7 @@ class Probing:
 
     Attributes:
         network_only: skip exec probes: a plan must not run commands in containers.
+        probes_nothing: only verdicts of `view` and of the runtime count: no probe runs, and no input of one is read.
         view: of a process whose verdicts count here, for a plan beside it.
         verdicts: of the probes that decide, by generation.
         trials: of those that are tried beside them, by generation and name.
@@ -82,6 +83,7 @@ class Probing:
     def __init__(self, prober: Prober, looks: Looks) -> None:
         self.prober, self.looks = prober, looks
         self.network_only = False
+        self.probes_nothing = False
         self.view: DaemonView | None = None
         self.verdicts: dict[Generation, Probes] = {}
         self.trials: dict[Generation, dict[str, Answer]] = {}
@@ -174,8 +176,9 @@ class Probing:
             self._inputs_of, self._dirty = sources, True
             self._with_inputs = probes_with_inputs(desired, (*ledger.specs.values(), *ledger.proven.values()))
             self._again = frozenset(rechecked(ledger.rollouts))
-        await self.inputs.learn(desired)
-        await self.inputs.prepare((*self._with_inputs, *self.name_targets.with_secrets), desired.root)
+        if not self.probes_nothing:
+            await self.inputs.learn(desired)
+            await self.inputs.prepare((*self._with_inputs, *self.name_targets.with_secrets), desired.root)
         parts = (sorted(stopping), sorted(suspended), sorted(ledger.adopted))
         version = (self.looks.version, f"{desired.revision}/{'/'.join(','.join(part) for part in parts)}")
         if not self._dirty and not names_changed and not self.inputs.changed and version == self._version:
@@ -187,7 +190,7 @@ class Probing:
         spec_of = Specs.of(desired, ledger)
         self._tried = {}
         excluded = set(stopping)
-        self.name_targets.suspended = EVERYTHING in suspended
+        self.name_targets.suspended = self.probes_nothing or EVERYTHING in suspended
         targets = self.name_targets.targets(self.inputs)
         live: dict[Generation, dict[str, ProbeFact]] = {}
         self._probed = {}
@@ -304,6 +307,8 @@ class Probing:
                 self._tried[fact.generation, name] = trial
                 self.trials.setdefault(fact.generation, {})[name] = Answer(trial, lent)
                 continue
+            if self.probes_nothing:
+                continue
             if isinstance(trial, ServicePort):
                 endpoint = specs.endpoint_at(fact, trial)
                 if endpoint is None:
@@ -326,7 +331,7 @@ class Probing:
 
     def runs(self, probe: Probe) -> bool:
         """Whether this probe runs at all."""
-        return not (self.network_only and probe.kind is ProbeKind.EXEC)
+        return not self.probes_nothing and not (self.network_only and probe.kind is ProbeKind.EXEC)
 
     def unanswered(self) -> bool:
         """Whether a running probe has no result yet."""

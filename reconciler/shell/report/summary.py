@@ -35,6 +35,7 @@ MANUAL = {
     Rule.MASS_CHANGE,
     Rule.SUSPENDED,
     Rule.DENIED,
+    Rule.POLICY_VIOLATION,
     Rule.OVERRIDDEN,
     Rule.SOURCE_CHANGED,
     Rule.SOURCE_INVALID,

@@ -32,8 +32,8 @@ POINTER_BYTES = 16 * 1024
 
 
 def place_of(path: Path, instance_file: Path | None) -> SourcePlace:
-    """How the index names a PATH and a local file."""
-    local = os.path.abspath(instance_file) if instance_file is not None else ""
+    """How the index names a PATH and local documents."""
+    local = os.path.realpath(instance_file) if instance_file is not None else ""
     return SourcePlace(os.path.abspath(path), os.path.realpath(path), local)
 
 
@@ -92,7 +92,7 @@ def find(base: Path, place: SourcePlace, source: str, clock: HostClock) -> dict[
 
     Args:
         base: holds the default state directories.
-        place: the PATH and the local file. Without a local file, a run of the same PATH with one counts when there is no other.
+        place: the PATH and the local documents. Without local documents, a run of the same PATH with some counts when there is no other.
         source: the identity of the source at PATH, as `SourceTree` has it; it finds an instance that another path was given for.
     """
     records: dict[Path, SourceRecord | None] = {}
@@ -109,7 +109,8 @@ def find(base: Path, place: SourcePlace, source: str, clock: HostClock) -> dict[
         state_dir: record
         for state_dir, record in here.items()
         if any(
-            place.instance_file == each.instance_file and (place.path == each.path or place.real == each.real)
+            place.instance_file == _canonical(each.instance_file)
+            and (place.path == each.path or place.real == each.real)
             for each in record.places
         )
     }
@@ -128,6 +129,11 @@ def find(base: Path, place: SourcePlace, source: str, clock: HostClock) -> dict[
         for state_dir in lost
         if (instance := _decided_for(state_dir, source, clock)) is not None
     }
+
+
+def _canonical(path: str) -> str:
+    """The path without links: a run may have been given another path of the same local documents."""
+    return os.path.realpath(path) if path else ""
 
 
 def _found(record: SourceRecord) -> Found:

@@ -14,10 +14,12 @@ from typing import Any
 
 from manifests.load import Sources
 from manifests.source.directory import SourceFile, SourceTree
+from manifests.source.local import LocalDocuments
 from reconciler.shell.store.directory import StoreError, explain, write_durable
 
 FILE = "manifests.json"
-FORMAT = 1
+FORMAT = 2
+"""Format 1 had at most one local document, which did not confine the tree: it is read, and such manifests stay as they are."""
 LARGEST = 1 << 30
 """Bytes: a larger file was not written by this program."""
 
@@ -29,7 +31,7 @@ class LastGood:
     """Manifests that were in force.
 
     `since` is the wall time (ns) since which they are. `removed`: `reconcile destroy` has begun with them, so nothing may be made
-    from them any more.
+    from them any more. `confined`: they came into force while local documents confined the tree.
     """
 
     sources: Sources
@@ -37,6 +39,7 @@ class LastGood:
     commit: str
     since: int
     removed: bool = False
+    confined: bool = True
 
     @property
     def revision(self) -> str:
@@ -57,12 +60,21 @@ def save(state_dir: Path, good: LastGood) -> None:
         "root": tree.root,
         "complete": tree.complete,
         "is_git": tree.is_git,
-        "files": [[file.name, file.data.decode()] for file in tree.files],
-        "local": [local.name, local.data.decode()] if local is not None else None,
+        "files": _texts(tree.files),
+        "local": {"name": local.name, "files": _texts(local.files)} if local is not None else None,
+        "confined": good.confined,
     }
     text = json.dumps(body)
     head = json.dumps({"format": FORMAT, "sha256": sha256(text.encode()).hexdigest()})
     write_durable(state_dir / FILE, f"{head}\n{text}\n".encode())
+
+
+def _texts(files: tuple[SourceFile, ...]) -> list[list[str]]:
+    return [[file.name, file.data.decode()] for file in files]
+
+
+def _files(raw: Any) -> tuple[SourceFile, ...]:
+    return tuple(SourceFile(str(name), str(text).encode()) for name, text in raw)
 
 
 def load(state_dir: Path) -> LastGood | None:
@@ -78,17 +90,17 @@ def load(state_dir: Path) -> LastGood | None:
     text = rest.removesuffix(b"\n")
     try:
         header = json.loads(head)
-        if header["format"] != FORMAT:
+        if header["format"] not in (1, FORMAT):
             raise StoreError(path, f"it has format {header['format']}, this program reads format {FORMAT}", NEXT_STEP)
         if header["sha256"] != sha256(text).hexdigest():
             raise StoreError(path, "it is damaged: its digest differs", NEXT_STEP)
         return _good(json.loads(text))
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
         raise StoreError(path, "it is damaged: it is not what reconcile writes", NEXT_STEP) from error
 
 
 def _good(raw: dict[str, Any]) -> LastGood:
-    files = tuple(SourceFile(str(name), str(text).encode()) for name, text in raw["files"])
+    files = _files(raw["files"])
     tree = SourceTree(
         identity=str(raw["source"]),
         root=str(raw["root"]),
@@ -99,10 +111,22 @@ def _good(raw: dict[str, Any]) -> LastGood:
         problems=(),
     )
     tree = replace(tree, revision=tree.digest())
-    local = SourceFile(str(raw["local"][0]), str(raw["local"][1]).encode()) if raw["local"] else None
     return LastGood(
-        Sources(tree, local), str(raw["instance"]), str(raw["commit"]), int(raw["since_wall"]), raw["removed"] is True
+        sources=Sources(tree, _local(raw["local"])),
+        instance=str(raw["instance"]),
+        commit=str(raw["commit"]),
+        since=int(raw["since_wall"]),
+        removed=raw["removed"] is True,
+        confined=raw.get("confined") is True,
     )
+
+
+def _local(raw: Any) -> LocalDocuments | None:
+    if not raw:
+        return None
+    if isinstance(raw, list):  # format 1: name and text
+        return LocalDocuments(str(raw[0]), _files([raw]))
+    return LocalDocuments(str(raw["name"]), _files(raw["files"]))
 
 
 def read_private(path: Path, largest: int) -> bytes:

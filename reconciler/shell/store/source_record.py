@@ -26,7 +26,7 @@ CAUSE = 500
 
 @dataclass(frozen=True, slots=True)
 class SourcePlace:
-    """Where manifests were read: the absolute path as given, the path without links, and the absolute local file or nothing."""
+    """Where manifests were read: the absolute path as given, the path without links, and the path of local documents or nothing."""
 
     path: str
     real: str

@@ -6,6 +6,7 @@ import pytest
 
 from manifests.values.desired import SECOND, Container, Port, Probe, ProbeKind, ProbeTLS, Template
 from manifests.values.pod import Engine, Live, Mount, PullPolicy, SecretSource, Ulimit, VolumeKind
+from manifests.values.policy import PodPolicy, PodSecurity, Policy
 from manifests.values.rollouts import Rollout, Strategy, Supersede
 from providers.actions import CreateContainer, UpdateContainer
 from providers.facts import PortFact
@@ -185,6 +186,22 @@ def test_a_replica_is_recreated_from_the_kept_template_and_pins():
     assert action.template == web.template
     assert action.pins == pins[name]
     assert not any(hold.rule is Rule.TEMPLATE_GONE for hold in decision.holds)
+
+
+def test_a_kept_template_that_the_policy_forbids_is_not_used():
+    desired, scene = waiting()
+    (web,) = shop(replicas=2, image="v1").desired().workloads
+    main = replace(web.template.container, engine=Engine("shop/web:1", cap_add=("SYS_ADMIN",)))
+    text = value_json.write(replace(web.template, container=main))
+    scene.ledger = replace(scene.ledger, templates={f"{OLD.key}@{OLD.revision}": text})
+    for level in PodSecurity:
+        policy = Policy(PodPolicy(level))
+        judged = replace(desired, guard=replace(desired.guard, policy=policy))
+        decision = decide(judged, scene.observed(), NOW)
+        created = [step for step in decision.steps if isinstance(step.action, CreateContainer)]
+        holds = [hold for hold in decision.holds if hold.rule is Rule.POLICY_VIOLATION]
+        assert (len(created), len(holds)) == ((1, 0) if level is PodSecurity.PRIVILEGED else (0, 1))
+        assert all("capability SYS_ADMIN" in hold.message for hold in holds)
 
 
 @pytest.mark.parametrize("text", [None, "{}", "nonsense"])

@@ -198,23 +198,29 @@ def test_local_documents_win_over_those_of_the_tree(tmp_path: Path) -> None:
     local = (
         INSTANCE.replace("this", "mine").replace("demo", "local")
         + "---\n"
-        + PROVIDERS.partition("---")[0].replace("{type: process}", "{type: process, settings: {slots: 9}}")
+        + PROVIDERS
+        + "---\n"
+        + WORKLOAD.replace("replicas: 3", "replicas: 9")
     )
     write(tmp_path, {"local.yaml": local})
-    root = write(tmp_path / "tree", GOOD)
+    root = write(
+        tmp_path / "tree", {name: GOOD[name] for name in GOOD if name not in ("instance.yaml", "providers.yaml")}
+    )
 
     value = load_path(root, instance_file=tmp_path / "local.yaml")
 
     assert value.instance.id == "local"
-    assert value.providers[1].settings == {"slots": 9}
-    assert value.providers[1].where.file == str(tmp_path / "local.yaml")
-    assert value.revision != load_path(root).revision
+    assert value.workloads[0].replicas == 9
+    assert value.workloads[0].where.file == str(tmp_path / "local.yaml")
+    before = value.revision
+    write(tmp_path, {"local.yaml": local.replace("replicas: 9", "replicas: 8")})
+    assert load_path(root, instance_file=tmp_path / "local.yaml").revision != before
 
 
 def test_a_missing_local_file_is_a_problem(tmp_path: Path) -> None:
     problems = problems_at(write(tmp_path, GOOD), instance_file=tmp_path / "no.yaml")
 
-    assert [problem.code for problem in problems] == [Code.UNREADABLE_FILE]
+    assert Code.UNREADABLE_FILE in [problem.code for problem in problems]
 
 
 @pytest.mark.parametrize(("kind", "text"), [("Instance", INSTANCE), ("Guard", GUARD)])

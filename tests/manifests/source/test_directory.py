@@ -8,7 +8,7 @@ import pytest
 
 from manifests.problems import Code
 from manifests.source.directory import read_tree
-from manifests.source.identity import without_credentials
+from manifests.source.identity import commit_of, without_credentials
 from tests.manifests.trees import GOOD, INSTANCE, problems_at, write
 
 
@@ -141,6 +141,26 @@ def test_a_broken_work_tree_falls_back_to_the_path(tmp_path: Path) -> None:
     write(tmp_path, {".git": "nonsense", "a.yaml": INSTANCE})
 
     assert read_tree(tmp_path).identity == str(tmp_path)
+
+
+def test_a_repository_among_the_manifests_runs_no_program(tmp_path: Path) -> None:
+    tree = write(tmp_path / "repo" / "manifests", {"a.yaml": INSTANCE, ".gitattributes": "*.yaml filter=theirs\n"})
+    git(tree.parent, "init", "-q")
+    # A bare repository is a few files that a commit may hold. Its filter would run for each changed file.
+    git(tree, "init", "-q", "--bare", ".")
+    theirs = ("--git-dir=.", "--work-tree=.", "-c", "user.name=x", "-c", "user.email=x@example.com")
+    git(tree, *theirs, "add", "a.yaml", ".gitattributes")
+    git(tree, *theirs, "commit", "-qm", "x")
+    git(tree, *theirs, "config", "core.bare", "false")
+    git(tree, *theirs, "config", "core.worktree", str(tree))
+    git(tree, *theirs, "config", "filter.theirs.clean", f"touch {tmp_path}/ran; cat")
+    write(tree, {"a.yaml": INSTANCE.replace("demo", "domo")})
+
+    commit, identity = commit_of(tree), read_tree(tree).identity
+
+    assert not (tmp_path / "ran").exists()
+    assert commit == ""  # that of the work tree, which has none
+    assert identity == f"{tree.parent}//manifests"
 
 
 @pytest.mark.parametrize(

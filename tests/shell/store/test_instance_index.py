@@ -1,5 +1,6 @@
 """The index finds the instance of a path, however its state is kept; what is lost in it is found in another way."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from reconciler.shell.store import instance_index, source_record
 from reconciler.shell.store.archive import Archive, mark_removed
 from reconciler.shell.store.instance_index import find, place_of, remember
 from reconciler.shell.store.state_db import Store
-from tests.manifests.trees import GOOD, write
+from tests.manifests.trees import GOOD, INSTANCE, write
 from tests.sim.clock import VirtualClock
 
 CLOCK = VirtualClock()
@@ -137,3 +138,24 @@ def test_what_is_in_the_way_is_no_error(host):
     (host.base / "file").write_text("x")
     (host.base / "empty").mkdir()
     assert host.find() == {}
+
+
+def test_local_documents_are_found_by_any_path_that_leads_to_them(host, tmp_path):
+    local = write(tmp_path / "etc", {"host.yaml": INSTANCE})
+    (tmp_path / "link").symlink_to("etc")
+    state = host.ran("a", local=tmp_path / "link")
+    assert host.find(local=local) == {state: "a"}
+    assert host.find(local=tmp_path / "link" / "..") == {}
+    assert host.find(local=tmp_path / "etc" / "host.yaml") == {}
+    assert host.find() == {state: "a"}
+
+
+def test_local_documents_of_an_earlier_record_are_found_without_links(host, tmp_path):
+    local = write(tmp_path / "etc", {"host.yaml": INSTANCE})
+    (tmp_path / "link").symlink_to("etc")
+    state = host.ran("a", local=local)
+    record = source_record.load(state)
+    assert record is not None
+    as_given = replace(record.places[0], instance_file=str(tmp_path / "link"))
+    source_record.save(state, replace(record, places=(as_given,)))
+    assert host.find(local=local) == {state: "a"}

@@ -3,6 +3,7 @@
 import json
 import os
 import stat
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -209,3 +210,28 @@ def test_references_to_secrets_are_stored_and_their_values_are_not(kept, tmp_pat
     kept.archive().in_force(kept.sources())
     assert b"sentinel" not in (kept.state / last_good.FILE).read_bytes()
     assert os.environ["TOKEN"]
+
+
+def test_all_local_documents_come_back_with_the_tree(kept, tmp_path):
+    local = write(tmp_path / "local", {"a.yaml": "# a\n", "sub/b.yaml": "# é\n"})
+    sources = read_sources(kept.tree, local)
+    assert kept.archive().in_force(sources) == ""
+    stored = last_good.load(kept.state)
+    assert stored is not None
+    assert stored.confined
+    assert stored.sources.local == sources.local
+    assert stored.revision == sources.revision != read_sources(kept.tree).revision
+
+
+def test_one_local_document_of_format_1_is_read_as_not_confining(kept):
+    assert kept.archive().in_force(kept.sources()) == ""
+    path = kept.state / "manifests.json"
+    body = json.loads(path.read_text().partition("\n")[2])
+    del body["confined"]
+    body["local"] = ["/etc/instance.yaml", "# local\n"]
+    text = json.dumps(body)
+    path.write_text(f"{json.dumps({'format': 1, 'sha256': sha256(text.encode()).hexdigest()})}\n{text}\n")
+    stored = last_good.load(kept.state)
+    assert stored is not None
+    assert stored.sources.local is not None
+    assert (stored.confined, [file.name for file in stored.sources.local.files]) == (False, ["/etc/instance.yaml"])

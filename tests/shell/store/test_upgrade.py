@@ -47,6 +47,7 @@ NEW_RULES = {
     Rule.SOURCE_UNREADABLE,
     Rule.PROBE_ENGINE,
     Rule.DECISION_FAILED,
+    Rule.POLICY_VIOLATION,
     Rule.NO_NODE,
     Rule.VOLUME_IN_USE,
 }

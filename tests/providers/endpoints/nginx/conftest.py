@@ -40,9 +40,9 @@ def settings_of(nginx: Nginx, **more: object) -> NginxSettings:
 
 @pytest.fixture
 def pools(nginx: Nginx, tmp_path: Path) -> Callable[..., NginxEndpoints]:
-    """Makes a provider on that nginx; keywords are settings."""
+    """Makes a provider on that nginx, as local documents or (not `local`) a tree declare it; keywords are settings."""
 
-    def make(instance: str = "suite", **more: object) -> NginxEndpoints:
-        return NginxEndpoints("edge", settings_of(nginx, **more), Context(instance, str(tmp_path)))
+    def make(instance: str = "suite", *, local: bool = True, **more: object) -> NginxEndpoints:
+        return NginxEndpoints("edge", settings_of(nginx, **more), Context(instance, str(tmp_path), local))
 
     return make

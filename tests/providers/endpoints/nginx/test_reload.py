@@ -132,6 +132,15 @@ def test_a_configuration_that_nginx_refuses_changes_nothing(nginx: Nginx, pools:
     assert [path.name for path in nginx.directory.iterdir() if "test" in path.name] == []
 
 
+def test_a_configuration_that_a_tree_names_is_not_tested_by_a_check(nginx: Nginx, pools: Make) -> None:
+    nginx.write_main("no_such_directive on;")
+    assert any("no_such_directive" in line for line in pools().check(["web"]))
+    assert pools().warnings(["web"]) == ()
+    of_tree = pools(local=False)
+    assert of_tree.check(["web"]) == ()
+    assert "nginx -t was not run" in of_tree.warnings(["web"])[0]
+
+
 def test_a_directory_that_is_not_included_is_refused_with_its_line(nginx: Nginx, pools: Make, tmp_path: Path) -> None:
     endpoints = pools(directory=str(tmp_path / "elsewhere"))
     with pytest.raises(Rejected, match=rf"include {tmp_path}/elsewhere/\*\.conf;"):

@@ -29,10 +29,11 @@ class Bench:
         self.runtime = self.make(**settings)
         self.networks: list[str] = []
 
-    def make(self, **settings: object) -> DockerRuntime:
+    def make(self, *, compare_secrets: bool = True, **settings: object) -> DockerRuntime:
         """A new runtime object on the same state, as a new process would make it."""
         validated = DockerSettings.model_validate({"socket": self.socket, **settings})
-        return DockerRuntime("local", validated, Context(self.instance, str(self.state_dir)))
+        context = Context(self.instance, str(self.state_dir), compare_secrets=compare_secrets)
+        return DockerRuntime("local", validated, context)
 
     def close(self) -> None:
         """Remove everything that this bench has created."""

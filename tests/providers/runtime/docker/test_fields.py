@@ -8,6 +8,7 @@ import pytest
 
 from manifests.values.desired import Port
 from manifests.values.pod import Live, Mount, Ulimit, VolumeKind
+from providers.errors import Rejected
 from tests.providers.runtime.docker.bench import Bench
 from tests.providers.runtime.docker.engine import container, template
 
@@ -18,7 +19,7 @@ LOOK = (
     "echo args=$0,$*; echo dir=$(pwd); echo user=$(id -u):$(id -g); echo mode=$MODE; echo files=$(ulimit -Sn):$(ulimit -Hn); "
     "echo first=$(cat /proc/1/comm); touch /probe 2>/dev/null && echo root=writable || echo root=read-only; "
     "touch /bound/x 2>/dev/null && echo bound=writable || echo bound=read-only; "
-    "cat /proc/1/status | while read a b; do [ $a = CapBnd: ] && echo caps=$b; done; touch /mem/x && echo mem=writable; "
+    "cat /proc/1/status | while read a b; do [ $a = CapBnd: ] && echo caps=$b; [ $a = NoNewPrivs: ] && echo escalation=$b; done; touch /mem/x && echo mem=writable; "
     "exec sleep 300"
 )
 
@@ -43,7 +44,8 @@ def test_a_container_runs_as_its_manifest_says(bench: Bench, tmp_path: Path) -> 
         stop_signal="SIGKILL",
         log_driver="json-file",
         log_options=(("max-size", "1m"),),
-        host_config='{"ShmSize": 1048576}',
+        host_config='{"ShmSize": 1048576, "securityopt": ["no-new-privileges=false"]}',
+        no_new_privileges=True,
     )  # fmt: skip
     made = replace(made, env=(("MODE", "a b"),), working_dir="/data")
     live = (Live("", 250, 32 << 20, "unless-stopped"),)
@@ -52,7 +54,7 @@ def test_a_container_runs_as_its_manifest_says(bench: Bench, tmp_path: Path) -> 
     said = bench.runtime.logs(fact.name, 50)
     assert {
         "args=zero,one two $HOME", "dir=/data", "user=1234:5678", "mode=a b", "files=100:200", "root=read-only",
-        "bound=read-only", "caps=0000000000000400",
+        "bound=read-only", "caps=0000000000000400", "escalation=1",
     } <= set(said)  # fmt: skip
     assert any(line in said for line in ("first=docker-init", "first=tini", "first=init"))
     inspection = bench.api.inspect(fact.name)
@@ -79,6 +81,31 @@ def test_without_a_command_the_image_decides_what_runs(bench: Bench) -> None:
     with_args = replace(container(image="reconciler-test/said:1", args=("given",)), argv=())
     bench.logged(bench.run(template(with_args), ordinal=1).name, "image given")
     bench.api.link.delete("/images/reconciler-test/said:1", "image", force="1")
+
+
+@pytest.mark.parametrize(
+    ("user", "cause"),
+    [
+        ("", "is root"),
+        ("0", "is root"),
+        ("0:5", "is root"),
+        ("web", "'web', a name that may be root"),
+        ("1000", ""),
+        ("12:34", ""),
+    ],
+)
+def test_a_container_that_must_not_be_root_needs_a_user(bench: Bench, user: str, cause: str) -> None:
+    image = f"reconciler-test/user-{user.replace(':', '-') or 'none'}:1"
+    bench.api.import_image(image, image_with_command(), *([f"USER {user}"] if user else []))
+    made = template(container("web", "/bin/sleep", "300", image=image, run_as_non_root=True))
+    if not cause:
+        assert bench.api.inspect(bench.run(made).name)["Config"]["User"] == user
+        return
+    with pytest.raises(Rejected, match=cause):
+        bench.create(made)
+    assert bench.api.names(f"reconciler.instance={bench.instance}") == []
+    named = template(container("web", "/bin/sleep", "300", image=image, run_as_non_root=True, user="1000"))
+    assert bench.api.inspect(bench.run(named).name)["State"]["Running"]
 
 
 def image_with_command() -> bytes:

@@ -10,6 +10,7 @@ import pytest
 from manifests.values.desired import Port
 from manifests.values.pod import Mount, VolumeKind
 from providers.actions import CreateContainer
+from providers.errors import Rejected
 from providers.facts import ContainerState, Mark, container_name
 from providers.runtime.docker.container import expected_networks, missing_networks
 from providers.runtime.docker.inspection import connected_networks
@@ -196,3 +197,11 @@ def test_the_address_of_a_stopped_replica_may_go_to_a_foreign_container(bench: B
         assert bench.start(stopped).address not in ("", theirs)
     finally:
         bench.api.remove(stranger)
+
+
+@pytest.mark.parametrize("length", [64, 12])
+def test_the_host_network_cannot_be_named_by_its_id(bench: Bench, length: int) -> None:
+    host = bench.api.link.get("/networks/host", "host")["Id"]
+    with pytest.raises(Rejected, match="is the id of network 'host', which cannot be used"):
+        bench.run(template(container("web", "/bin/sleep", "300"), networks=(host[:length],)))
+    assert bench.api.names(f"reconciler.instance={bench.instance}") == []

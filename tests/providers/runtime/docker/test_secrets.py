@@ -2,6 +2,8 @@
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from providers.facts import (
     container_name,
     mark_labels,
 )
+from providers.lib.secrets import on_resolve
 from providers.runtime.docker.container import Pod
 from providers.runtime.docker.inspection import read_container
 from providers.runtime.docker.secrets import DIGESTS_PER_LOOK, LABEL_SECRETS, Secrets, read_label, secrets_label
@@ -84,6 +87,14 @@ def with_secret(path: Path, value: str) -> Template:
     return template(container("web", secret_env=(secret,)), container("log", secret_env=(secret,)))
 
 
+@contextmanager
+def listening() -> Iterator[list[str]]:
+    """The secrets that are resolved in the body."""
+    resolved: list[str] = []
+    with on_resolve(resolved.append):
+        yield resolved
+
+
 def put(path: Path, value: str) -> None:
     path.write_text(value)
     path.chmod(0o600)
@@ -103,6 +114,11 @@ def test_a_changed_secret_is_stale_and_an_unreadable_one_is_not(engine: Bench, t
     put(path, "third sentinel")
     assert again.observe([fact.name])[0].stale_secrets == ("log/PASSWORD", "web/PASSWORD")
     again.close()
+    blind = engine.make(compare_secrets=False)
+    with listening() as resolved:
+        assert blind.observe([fact.name])[0].stale_secrets == ()
+    assert resolved == []
+    blind.close()
 
 
 @pytest.mark.server("dockerd")

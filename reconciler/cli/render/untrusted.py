@@ -1,0 +1,170 @@
+"""`plan --untrusted` as text and as JSON: what a stranger's pull request would do, without what only operators may know.
+
+Its reader is whoever can open a pull request. So each line is built from names alone: objects, containers, pools, record sets, rules. Values
+that were observed (addresses, weights, records, variables, commands, limits), messages of servers and the plan's hash, which is made
+from them, are left out.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from manifests.values.desired import SECOND, Desired
+from providers.actions import (
+    Action,
+    ChangeRecords,
+    CreateContainer,
+    CutSessions,
+    RecordChange,
+    RemoveContainer,
+    RemoveEndpoint,
+    SetWeight,
+    StartContainer,
+    StopContainer,
+    UpdateContainer,
+)
+from reconciler.cli.render.paint import Paint
+from reconciler.core.decision import Changed, Planned
+from reconciler.core.plan_text import FORMAT_VERSION, gained, privilege_lines, seconds
+from reconciler.core.replicas.privilege_changes import Change
+from reconciler.exits import Exit
+from reconciler.wire import MadePlan
+
+IN_A_LINE = 12
+"""Record sets that one line names."""
+
+
+def not_looked_at(made: MadePlan, desired: Desired) -> list[str]:
+    """What the plan does not rest on, a sentence each."""
+    health = "health is unknown" if made.view is None else "health is what the running process knows"
+    lines = [
+        f"probes and health checks: none was run, so {health}",
+        "secrets of the tree: none was read, so changed values are not known",
+    ]
+    of_tree = [provider.name for provider in desired.providers if not provider.local]
+    if of_tree:
+        lines.append(f"providers that the tree declares, which were not asked: {', '.join(of_tree)}")
+    lines.append("of what runs only names are shown: no addresses, values, commands and messages")
+    return lines
+
+
+def _action(action: Action) -> str:
+    match action:
+        case CreateContainer():
+            return f"create {action.name} on {action.node}"
+        case StartContainer():
+            return f"start {action.name}"
+        case StopContainer():
+            return f"stop {action.name}"
+        case RemoveContainer():
+            return f"remove {action.name}"
+        case UpdateContainer():
+            return f"update {action.name}"
+        case SetWeight():
+            return f"change a weight in {action.provider}/{action.pool}"
+        case RemoveEndpoint():
+            return f"remove an endpoint from {action.provider}/{action.pool}"
+        case CutSessions():
+            return f"cut sessions in {action.provider}/{action.pool}"
+        case ChangeRecords():
+            shown = [_change(change) for change in action.changes[:IN_A_LINE]]
+            more = len(action.changes) - len(shown)
+            return f"{'; '.join(shown)}{f' and {more} more' if more else ''} in {action.provider}"
+
+
+def _change(change: RecordChange) -> str:
+    verb = "create" if change.before is None else "delete" if change.after is None else "change"
+    return f"{verb} {change.key.name} {change.key.type}"
+
+
+def _object(key: str) -> str:
+    """The key of an object without the address that keys of endpoints end with."""
+    return key.rpartition("/")[0] if key.startswith("endpoint/") else key
+
+
+def _fields(changed: Changed) -> list[str] | None:
+    return None if changed.fields is None else [field.field for field in changed.fields]
+
+
+def _changed(changed: Changed) -> str:
+    fields = _fields(changed)
+    names = "its template" if fields is None else ", ".join(fields) or "its template"
+    return f"change {changed.object}: {names}"
+
+
+def _step(planned: Planned) -> str:
+    needs = ",".join(str(number) for number in planned.after)
+    delay = f" +{seconds(planned.delay)}" if planned.delay >= SECOND else ""
+    step = planned.step
+    return f"[{needs}{delay}] {planned.number} {_object(step.object)}: {_action(step.action)} ({step.cause.value})"
+
+
+def _result(made: MadePlan) -> str:
+    sentence = Exit.CHANGES.sentence if made.plan.steps else "nothing to do"
+    unknown = sorted(made.decision.status.unknown)
+    return f"{sentence}; the plan is incomplete: {', '.join(unknown)} cannot be read" if unknown else sentence
+
+
+def untrusted_lines(made: MadePlan, desired: Desired, code: Exit, paint: Paint) -> list[str]:
+    """What was not looked at, then the plan by names, then its result with the exit code."""
+    plan = made.plan
+    lines = [paint.bold(f"untrusted plan of instance '{desired.instance.id}'; not looked at:")]
+    lines += [f"  - {line}" for line in not_looked_at(made, desired)]
+    count = f"{len(plan.steps)} step{'' if len(plan.steps) == 1 else 's'}, {len(plan.holds)} held"
+    lines.append(f"plan: {count}{gained(plan)}")
+    lines += privilege_lines(plan.privileges, names_only=True)
+    lines += [_changed(changed) for changed in plan.changed]
+    lines += [_step(planned) for planned in plan.steps]
+    lines += [
+        paint.warn(f"hold {line}") for line in _unique(f"{_object(h.object)} ({h.rule.value})" for h in plan.holds)
+    ]
+    lines += [
+        paint.dim(f"wait {line}") for line in _unique(f"{_object(w.object)}: {w.waiting.value}" for w in plan.waits)
+    ]
+    if plan.truncated:
+        lines.append("the forecast ends here")
+    return [*lines, f"result: {_result(made)} (exit {int(code)})"]
+
+
+def _unique(lines: Any) -> Sequence[str]:
+    """The lines without repeats: without messages, several holds of one object look alike."""
+    return tuple(dict.fromkeys(lines))
+
+
+def untrusted_json(made: MadePlan, desired: Desired, code: Exit) -> dict[str, Any]:
+    """The same as a JSON object."""
+    plan = made.plan
+    return {
+        "format_version": FORMAT_VERSION,
+        "untrusted": True,
+        "instance": desired.instance.id,
+        "not_looked_at": not_looked_at(made, desired),
+        "steps": [
+            {
+                "number": planned.number,
+                "after": list(planned.after),
+                "delay_seconds": planned.delay / SECOND,
+                "object": _object(planned.step.object),
+                "action": _action(planned.step.action),
+                "kind": type(planned.step.action).__name__,
+                "cause": planned.step.cause.value,
+            }
+            for planned in plan.steps
+        ],
+        "changed": [{"object": changed.object, "fields": _fields(changed)} for changed in plan.changed],
+        "privileges": [
+            {
+                "object": row.object,
+                "container": row.privilege.container,
+                "change": row.change.value,
+                "privilege": row.privilege.field.value,
+                "text": None if row.change is Change.REMOVED else row.privilege.text,
+            }
+            for row in plan.privileges
+        ],
+        "holds": [{"object": _object(hold.object), "rule": hold.rule.value} for hold in plan.holds],
+        "waits": [{"object": _object(wait.object), "waiting": wait.waiting.value} for wait in plan.waits],
+        "truncated": bool(plan.truncated),
+        "exit_code": int(code),
+        "result": _result(made),
+        "unknown": sorted(made.decision.status.unknown),
+    }
