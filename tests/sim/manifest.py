@@ -21,7 +21,7 @@ from manifests.values.desired import (
     Workload,
 )
 from manifests.values.dns import DNSPolicy, Publish, Target
-from manifests.values.pod import Live
+from manifests.values.pod import Engine, Live, Mount, VolumeKind
 from manifests.values.rollouts import DEFAULT_ROLLOUT, Rollout, Strategy
 from providers.facts import fingerprint
 
@@ -33,6 +33,13 @@ ZONE = "example.test."
 HOST = "app.example.test."
 VIRTUAL = "203.0.113.10"
 """The address of the balancer for clients."""
+
+
+def some_nodes(count: int) -> tuple[str, ...]:
+    """The names of this many nodes; the first is `NODE`."""
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    return tuple(f"node-{letters[n // 26 - 1] if n >= 26 else ''}{letters[n % 26]}" for n in range(count))
+
 
 HTTP = Probe(ProbeKind.HTTP, port=8080, period=5 * SECOND, failure_threshold=2)
 STARTUP = replace(HTTP, failure_threshold=20)
@@ -66,6 +73,8 @@ class Spec:
     # not part of the revision, which is made from all other fields
     sidecars: tuple[str, ...] = field(default=(), repr=False)
     restart: str = field(default="", repr=False)
+    exclusive: bool = field(default=False, repr=False)
+    """Whether each replica has a volume that only one container may mount; such a workload has the strategy `recreate`."""
 
     @property
     def key(self) -> str:
@@ -89,6 +98,9 @@ def workload(spec: Spec) -> Workload:
         startup=STARTUP if spec.startup else None,
         liveness=HTTP if spec.liveness else None,
         readiness=HTTP if spec.readiness else None,
+        engine=Engine(mounts=(Mount(VolumeKind.NAMED, "data", "/data", exclusive=True),))
+        if spec.exclusive
+        else Engine(),
     )
     return Workload(
         spec.key,
@@ -109,7 +121,7 @@ def workload(spec: Spec) -> Workload:
         drain_max=spec.drain,
         drain_min=spec.quiet,
         suspend=spec.suspend,
-        strategy=spec.strategy,
+        strategy=Strategy.RECREATE if spec.exclusive else spec.strategy,
         rollout=spec.rollout,
     )
 

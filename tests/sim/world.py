@@ -2,7 +2,7 @@
 
 `World` is everything outside the program: containers, pools, zones, applications, the store and the clock. `Life` is one process:
 the real `Loop` with its parts on its own event loop. A process can end by SIGTERM, or by kill -9 at any point where it touches
-the world or the store; the next process starts over the same world.
+the world or the store; the next process starts over the same world. What happens to single nodes is in `World.hosts` (`sim/nodes.py`).
 """
 
 import asyncio
@@ -34,12 +34,12 @@ from reconciler.shell.parts import Parts
 from reconciler.shell.providers import Providers
 from reconciler.shell.report.summary import Summary
 from reconciler.shell.store.memory import ReadOnlyMemory
-from tests.inline_runner import InlineRunner
 from tests.sim.apps import Apps
 from tests.sim.clock import SimClock
 from tests.sim.events import SimEvents
 from tests.sim.manifest import INSTANCE, NAMES, POOLS, ZONE, Shop
 from tests.sim.memory import SimMemory
+from tests.sim.nodes import DelayedRunner, Linked, Nodes
 from tests.sim.outside import Traffic, watched
 from tests.sim.own_checks import OwnChecks
 from tests.sim.prober import SimProber
@@ -124,7 +124,9 @@ class World:
         self.faults: dict[str, list[Fault]] = {}
         context = Context(INSTANCE, "/nowhere")
         settings = MemorySettings()
+        self.outside.nodes.update((node, {}) for node in nodes)
         self.runtimes = {node: MemoryRuntime(node, settings, context, self.outside) for node in nodes}
+        self.hosts = Nodes(self.outside, self.apps, self.runtimes, lambda: self.clock.now().steady)
         self.pools = MemoryEndpoints(POOLS, settings, context, self.outside)
         self.zones = MemoryDNS(NAMES, settings, context, self.outside)
         self.life: Life | None = None
@@ -144,8 +146,12 @@ class World:
         return self.runtimes[self.nodes[0]]
 
     def containers(self) -> dict[str, MemoryContainer]:
-        """All containers of all nodes by name."""
+        """All containers of all nodes by name; of several with one name, that of the last node."""
         return {name: item for node in self.outside.nodes.values() for name, item in node.items()}
+
+    def placed(self) -> list[tuple[str, MemoryContainer]]:
+        """All containers with their nodes."""
+        return [(node, item) for node, of in self.outside.nodes.items() for item in of.values()]
 
     def running(self) -> list[str]:
         return sorted(name for name, item in self.containers().items() if item.state is ContainerState.RUNNING)
@@ -203,19 +209,25 @@ class World:
         soonest = self.life.prober.next_due() if self.life is not None else FOREVER
         if self.own_checks is not None:
             soonest = min(soonest, self.own_checks.due)
-        for name, after in self.apps.crash_after.items():
-            item = self.containers().get(name)
-            if item is not None and item.up:
-                soonest = min(soonest, item.running_since + after)
+        if self.apps.crash_after:
+            soonest = min([soonest, *(at for at, _, _ in self._crashes())])
         return soonest
+
+    def _crashes(self) -> list[tuple[int, str, str]]:
+        """The next crash of each running container that crashes: instant, node and name."""
+        after = self.apps.crash_after
+        return [
+            (item.running_since + after[item.name], node, item.name)
+            for node, item in self.placed()
+            if item.name in after and item.up
+        ]
 
     def happen(self) -> None:
         """Make everything happen that is due now."""
         now = self.clock.now().steady
-        for name, after in self.apps.crash_after.items():
-            item = self.containers().get(name)
-            if item is not None and item.up and item.running_since + after <= now:
-                self.runtime.exit(name)
+        for at, node, name in self._crashes() if self.apps.crash_after else ():
+            if at <= now:
+                self.runtimes[node].exit(name)
         if self.own_checks is not None:
             self.own_checks.pump(now)
         if self.life is not None:
@@ -300,6 +312,7 @@ class Life:
         clock.base_tasks = 3 if watch else 1
         self.prober = SimProber(world.outside, world.apps)
         self.events.listen(lambda: self.prober.readable)
+        clock.idle = self.events.idle
         monitoring = Monitoring(clock, textfile=world.monitored)  # with metrics where the world is monitored
         desired = world.shop.desired()
         monitoring.history = lambda: world.memory.audit_rows
@@ -315,7 +328,7 @@ class Life:
             source=None if plan else monitoring.source(world.source),
             reporter=world.tape,
             clock=clock,
-            runner=InlineRunner(),
+            runner=DelayedRunner(clock),
             view=view,
             monitor=monitoring,
         )
@@ -340,7 +353,7 @@ class Life:
 
         world = self.world
         return Providers(
-            {node: wrap(runtime) for node, runtime in world.runtimes.items()},  # type: ignore[misc]
+            {node: Linked(wrap(runtime), world.hosts) for node, runtime in world.runtimes.items()},
             {POOLS: wrap(world.pools)},  # type: ignore[dict-item]
             {NAMES: wrap(world.zones)},  # type: ignore[dict-item]
         )
