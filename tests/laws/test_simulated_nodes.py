@@ -3,7 +3,7 @@
 import pytest
 
 from manifests.values.desired import SECOND
-from providers.actions import CreateContainer
+from providers.actions import Action, CreateContainer, StartContainer
 from providers.facts import ContainerState, Known, ProbeValue, Unknown
 from tests.laws.helpers import WEB, ready
 from tests.sim.manifest import shop, some_nodes
@@ -58,7 +58,12 @@ def test_a_slow_node_answers_later_and_others_at_once(old, worlds):
         world.runtimes[node].exit(WEB.format(ordinal))
     began = world.clock.now().steady
     starts: dict[str, int] = {}
-    world.checks.append(lambda action: starts.setdefault(action.node, world.clock.now().steady - began))
+
+    def note(action: Action) -> None:
+        if isinstance(action, StartContainer):
+            starts[action.node] = world.clock.now().steady - began
+
+    world.checks.append(note)
     world.run(90 * SECOND)
     assert set(world.running()) == {WEB.format(0), WEB.format(1)}
     assert starts[B] > starts[A]

@@ -50,9 +50,14 @@ class Killed(BaseException):
 
 
 class Tape:
-    """A reporter that records everything."""
+    """A reporter that records everything.
+
+    `broken` has the laws that were found broken since the last turn of the world: the program survives what a reporter or a provider
+    raises, so the world raises them.
+    """
 
     def __init__(self) -> None:
+        self.broken: list[Exception] = []
         self.decided_count = 0
         self.last: Decision | None = None
         self.steps: list[Step] = []
@@ -62,7 +67,10 @@ class Tape:
         self.watch: Callable[[Step], None] = lambda step: None
 
     def started(self, step: Step) -> None:
-        self.watch(step)
+        try:
+            self.watch(step)
+        except Exception as error:  # noqa: BLE001  (as in `World._check`)
+            self.broken.append(error)
         self.steps.append(step)
 
     def finished(self, step: Step, outcome: Outcome) -> None:
@@ -72,7 +80,8 @@ class Tape:
         self.decided_count += 1
         self.last = decision
         ids = [step.id for step in decision.steps]
-        assert len(ids) == len(set(ids)), f"two steps with the same id: {ids}"
+        if len(ids) != len(set(ids)):
+            self.broken.append(AssertionError(f"two steps with the same id: {ids}"))
 
     def event(self, kind: str, object: str, action: str, cause: str, outcome: str, message: str) -> None:  # noqa: A002
         self.events.append((kind, object, action, cause, outcome, message))
@@ -184,8 +193,17 @@ class World:
         )
 
     def _check(self, action: Action) -> None:
+        """Run all checks after a write. The program survives whatever a call raises, so a broken law is kept, and raised in `run`."""
         for check in self.checks:
-            check(action)
+            try:
+                check(action)
+            except Exception as error:  # noqa: BLE001  (also a mistake in a check)
+                self.tape.broken.append(error)
+
+    def _raise_broken(self) -> None:
+        broken, self.tape.broken = self.tape.broken, []
+        if broken:
+            raise broken[0]
 
     # --- events -------------------------------------------------------------------------------------
 
@@ -254,9 +272,12 @@ class World:
         end = self.clock.now().steady + duration
         while self.clock.now().steady < end:
             life = self.life or self.start()
-            if life.run_to(end):
+            alive = life.run_to(end)
+            if not alive:
+                self.life = None
+            self._raise_broken()
+            if alive:
                 return
-            self.life = None
 
     def kill(self) -> None:
         """Kill -9 the process now."""
@@ -273,8 +294,9 @@ class World:
         self.start()
 
     def close(self) -> None:
-        """End the simulation."""
+        """End the simulation. Raises what a check raised since the last `run`."""
         self.kill()
+        self._raise_broken()
 
     def once(self, within: int = 600 * SECOND, wait: bool = True) -> Summary:
         """One complete `--once` run."""
@@ -282,9 +304,11 @@ class World:
         life = self.life = Life(self, watch=False)
         self.clock.horizon = FOREVER
         try:
-            return life.events.run_until_complete(life.loop.once(within, wait))
+            summary = life.events.run_until_complete(life.loop.once(within, wait))
         finally:
             self.kill()
+        self._raise_broken()
+        return summary
 
     def observe_once(self, view: DaemonView | None = None) -> tuple[Decision, Observed, Now]:
         """The decision of a plan: read-only providers, no writes. `view`: of the process that ran until now."""
