@@ -61,6 +61,9 @@ class Nodes:
     silent_since: dict[str, int] = field(default_factory=dict)
     """Steady instants (ns) at which nodes fell silent, of those that still are."""
 
+    longest: int = 0
+    """The longest time (ns) that any answer took so far."""
+
     _copies: dict[str, dict[str, MemoryContainer]] = field(default_factory=dict)
 
     def link(self, node: str) -> Link:
@@ -103,14 +106,11 @@ class Nodes:
         """Each answer of a node takes `duration` ns from now on; see `Link.old`."""
         link = self.link(node)
         link.slow, link.old = duration, old
+        self.longest = max(self.longest, duration)
 
     def is_slow(self, node: str) -> bool:
         """Whether its answers take time."""
         return self.link(node).slow > 0
-
-    def lag(self) -> int:
-        """The longest time (ns) that an answer takes now."""
-        return max((link.slow for link in self.links.values()), default=0)
 
     # --- hosts and engines ----------------------------------------------------------------------------------
 
