@@ -1,4 +1,4 @@
-"""Worlds with one replica on each of several nodes, for the laws of silent, slow and returning nodes."""
+"""Worlds of several nodes with one replica on each of some of them, for the laws of silent, slow and returning nodes."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -30,17 +30,20 @@ Worlds = Callable[..., World]
 """The fixture `worlds`."""
 
 
-def budget(count: int) -> int:
-    """A silent replica, and as many more as let a rollout over this many nodes end in minutes."""
-    return max(2, count // 4)
+MOST = 12
+"""Replicas of a workload, at most: decisions about more of them would take most of the time of the suite."""
 
 
 def quick(count: int, **fields: object) -> Spec:
-    """A workload with one replica on each of this many nodes, whose exits take seconds."""
+    """A workload that may use this many nodes and has a replica for each, `MOST` at most. Its exits take seconds.
+
+    A silent replica and one more may be out at a time.
+    """
+    replicas = min(count, MOST)
     settings = {
         "nodes": some_nodes(count),
-        "replicas": count,
-        "max_unavailable": budget(count),
+        "replicas": replicas,
+        "max_unavailable": max(2, replicas // 3),
         "drain": 3 * SECOND,
         "ttl": 3,
         "backoff": QUICK,
@@ -64,9 +67,14 @@ def change(world: World, **fields: object) -> None:
     world.push(replace(world.shop, specs=(replace(spec, **fields),)))
 
 
+def used(world: World) -> list[str]:
+    """The nodes that have containers."""
+    return [node for node in world.nodes if world.outside.nodes[node]]
+
+
 def running(world: World) -> dict[str, list[str]]:
-    """The revisions that run, by node."""
-    found: dict[str, list[str]] = {node: [] for node in world.nodes}
+    """The revisions that run, by node, of the nodes that have containers."""
+    found: dict[str, list[str]] = {node: [] for node in used(world)}
     for node, item in world.placed():
         if item.state is ContainerState.RUNNING and item.mark is not None:
             found[node].append(item.mark.revision)

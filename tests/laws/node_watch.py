@@ -118,7 +118,7 @@ class NodeWatch:
         """A volume that only one container may mount never has two: not on one node, and not on two because a replica moves."""
         item = self.world.outside.nodes[action.node].get(action.name)
         key = replica(item) if item is not None else None
-        if key is None or not any(spec.exclusive and spec.name == key[0] for spec in self.world.shop.specs):
+        if key is None or not any(spec.volume and spec.name == key[0] for spec in self.world.shop.specs):
             return
         now = self.world.clock.now().steady
         for node, other in self.world.placed():

@@ -73,8 +73,9 @@ class Spec:
     # not part of the revision, which is made from all other fields
     sidecars: tuple[str, ...] = field(default=(), repr=False)
     restart: str = field(default="", repr=False)
-    exclusive: bool = field(default=False, repr=False)
-    """Whether each replica has a volume that only one container may mount; such a workload has the strategy `recreate`."""
+    volume: str = field(default="", repr=False)
+    """An exclusive volume; its workload has the strategy `recreate`, as the resolver sees to."""
+    cpu: int = field(default=0, repr=False)
 
     @property
     def key(self) -> str:
@@ -98,8 +99,8 @@ def workload(spec: Spec) -> Workload:
         startup=STARTUP if spec.startup else None,
         liveness=HTTP if spec.liveness else None,
         readiness=HTTP if spec.readiness else None,
-        engine=Engine(mounts=(Mount(VolumeKind.NAMED, "data", "/data", exclusive=True),))
-        if spec.exclusive
+        engine=Engine(mounts=(Mount(VolumeKind.NAMED, spec.volume, "/data", exclusive=True),))
+        if spec.volume
         else Engine(),
     )
     return Workload(
@@ -113,7 +114,7 @@ def workload(spec: Spec) -> Workload:
             grace=5 * SECOND,
             revision=spec.revision,
             sidecars=tuple(Container(name, ("serve", name)) for name in spec.sidecars),
-            live=(Live("", restart=spec.restart),) if spec.restart else (),
+            live=(Live("", spec.cpu, restart=spec.restart),) if spec.restart or spec.cpu else (),
         ),
         min_ready=spec.min_ready,
         max_unavailable=spec.max_unavailable,
@@ -121,7 +122,7 @@ def workload(spec: Spec) -> Workload:
         drain_max=spec.drain,
         drain_min=spec.quiet,
         suspend=spec.suspend,
-        strategy=Strategy.RECREATE if spec.exclusive else spec.strategy,
+        strategy=Strategy.RECREATE if spec.volume else spec.strategy,
         rollout=spec.rollout,
     )
 

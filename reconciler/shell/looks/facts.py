@@ -267,7 +267,7 @@ class Looks:
         changed += [self._put_unknown_zone((name, zone), reason, began) for zone, reason in reasons.items()]
         if reasons:
             self._retries.add(key)
-        return any(changed) or len(reasons) == len(zones), bool(reasons)
+        return any(changed), bool(reasons)
 
     def _is_fresh(self, name: str, zone: str, now: int) -> bool:
         """Whether a zone was read within the last cadence."""
