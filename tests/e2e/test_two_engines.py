@@ -21,15 +21,17 @@ def both(engine: str, podman: Path) -> Iterator[TwoEngines]:
         world.close()
 
 
-@pytest.mark.parametrize("silent", NODES)
-def test_beside_a_killed_engine_the_other_rolls_out_heals_and_serves(both: TwoEngines, silent: str) -> None:
+@pytest.mark.parametrize(("silent", "stalls"), [("docker", False), ("docker", True), ("podman", False)])
+def test_beside_a_silent_engine_the_other_rolls_out_heals_and_serves(
+    both: TwoEngines, silent: str, stalls: bool
+) -> None:
     other = next(node for node in NODES if node != silent)
     with both.watching():
         both.settle_all()
         before, kept = both.on(other), both.on(silent)
         old = revision(next(iter(before)))
 
-        both.take_away(silent)
+        both.take_away(silent, stalls)
         until(lambda: f"held provider/{silent}" in both.log(), f"{silent} is known to be silent")
         with both.clients() as log:
             both.edit(

@@ -11,7 +11,7 @@ import threading
 from contextlib import closing, suppress
 from pathlib import Path
 
-from providers.errors import ProviderError
+from providers.errors import Gone, ProviderError
 from tests.e2e.edge_world import World, podman_with_image, until
 from tests.providers.runtime.docker.engine import Api, ensure_podman
 
@@ -110,16 +110,20 @@ class TwoEngines(World):
         self.edit(f"{{socket: {docker}}}", f"{{socket: {self.proxy.path}}}")
         instance = self.manifests / "instance.yaml"
         instance.write_text(instance.read_text() + SECOND_NODE.format(socket=socket_of_podman))
+        self.edit(f"id: {self.id}\n", f"id: {self.id}\n  intervals: {{runtime: 2s}}\n")
         # Two replicas may be unknown, and one more out.
         self.edit("  replicas: 4\n", "  replicas: 4\n  nodes: [docker, podman]\n  availability: {maxUnavailable: 3}\n")
         self.proxy.begin()
 
     # --- engines ------------------------------------------------------------------------------------------------
 
-    def take_away(self, node: str) -> None:
-        """Kill the way to an engine; its containers live on."""
+    def take_away(self, node: str, stalls: bool = False) -> None:
+        """Kill the way to an engine; its containers live on. `stalls`: Docker accepts connections and answers nothing."""
         if node == "docker":
-            self.proxy.end()
+            if stalls:
+                self.proxy.stall()
+            else:
+                self.proxy.end()
             return
         path = self.home / "podman.sock"
         with closing(socket.socket(socket.AF_UNIX)) as link:
@@ -160,13 +164,14 @@ class TwoEngines(World):
 
     def on(self, node: str) -> dict[str, tuple[str, str]]:
         """Address and start of each running container of a node, by name."""
-        api = self.apis[node]
-        found = {name: api.inspect(name) for name in api.names(f"reconciler.instance={self.id}")}
-        return {
-            name: (str(item["NetworkSettings"]["Networks"][self.network]["IPAddress"]), str(item["State"]["StartedAt"]))
-            for name, item in found.items()
-            if item["State"]["Running"]
-        }
+        api, found = self.apis[node], {}
+        for name in api.names(f"reconciler.instance={self.id}"):
+            with suppress(Gone):  # removed since it was listed
+                item = api.inspect(name)
+                if item["State"]["Running"]:
+                    address = str(item["NetworkSettings"]["Networks"][self.network]["IPAddress"])
+                    found[name] = (address, str(item["State"]["StartedAt"]))
+        return found
 
     def addresses_on(self, node: str) -> set[str]:
         """The addresses of its running containers."""
