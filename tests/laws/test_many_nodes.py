@@ -26,6 +26,9 @@ class Nodes(RuleBasedStateMachine):
     """The rules are what befalls nodes, containers, manifests and the process; `count` nodes."""
 
     count = 2
+    rest = 40
+    """Minutes after which the world has converged."""
+
     world: World
 
     @initialize(
@@ -61,7 +64,7 @@ class Nodes(RuleBasedStateMachine):
             world.faults.clear()
             world.kill_in = -1
             self.dog.replant()
-            world.run(40 * MINUTE)
+            world.run(self.rest * MINUTE)
             converged(world)
             before = world.memory.saves, len(world.traffic.writes)
             world.run(10 * MINUTE)
@@ -203,6 +206,7 @@ class FourNodes(Nodes):
 
 class FiftyNodes(Nodes):
     count = 50
+    rest = 15
 
 
 TestTwoNodes = TwoNodes.TestCase
@@ -210,4 +214,4 @@ TestTwoNodes.settings = examples(20, steps=12)
 TestFourNodes = FourNodes.TestCase
 TestFourNodes.settings = examples(20, steps=12)
 TestFiftyNodes = FiftyNodes.TestCase
-TestFiftyNodes.settings = examples(5, steps=8)
+TestFiftyNodes.settings = examples(5, steps=5)
