@@ -26,8 +26,12 @@ from providers.naming import object_of
 from providers.spi import Context, Performed
 from providers.testing.memory_container import MemoryContainer
 
-ADDRESSES = tuple(f"127.77.{third}.{last}" for third in range(8) for last in range(1, 255))
-"""Addresses of containers. They are few and the lowest free one comes first, so that an address is reused after a removal."""
+ADDRESSES = tuple(f"{third}.{last}" for third in range(8) for last in range(1, 255))
+"""Addresses of the containers of a node, without their first half. They are few and the lowest free one comes first, so that an
+address is reused after a removal."""
+
+FIRST_HALF = 77
+"""Containers of the first node have addresses 127.77.x.y, those of the next node 127.78.x.y, and so on."""
 
 MAX_WEIGHT = 65_535
 """The largest weight of a record set in memory: larger than that of any DNS service."""
@@ -107,10 +111,12 @@ class MemoryWorld:
             if cause is not None:
                 raise Unreachable(f"zone {zone}" if zone else provider, cause)
 
-    def free_address(self) -> str:
-        """The lowest address that no container has. Raises `Unreachable` without a free one."""
-        used = {container.address for node in self.nodes.values() for container in node.values()}
-        for address in ADDRESSES:
+    def free_address(self, node: str) -> str:
+        """The lowest address of a node that no container has. Raises `Unreachable` without a free one."""
+        self.nodes.setdefault(node, {})
+        used = {container.address for containers in self.nodes.values() for container in containers.values()}
+        first_half = f"127.{FIRST_HALF + list(self.nodes).index(node) % (256 - FIRST_HALF)}"
+        for address in (f"{first_half}.{rest}" for rest in ADDRESSES):
             if address not in used:
                 return address
         raise Unreachable("address", f"all {len(ADDRESSES)} addresses are in use", "remove a container")

@@ -127,7 +127,7 @@ class MemoryRuntime:
         self._containers[action.name] = MemoryContainer(
             name=action.name,
             id=f"memory-{self.world.created}",
-            address=self.world.free_address(),
+            address=self.world.free_address(self.name),
             mark=action.mark,
             ports=spec.ports,
             env=spec.env,
@@ -287,7 +287,7 @@ class MemoryRuntime:
             item = MemoryContainer(
                 name=name,
                 id=f"memory-{self.world.created}",
-                address=self.world.free_address(),
+                address=self.world.free_address(self.name),
                 mark=mark,
                 foreign_mark=foreign,
                 claim=claimed_mark(labels) if foreign and not inherited else None,

@@ -24,7 +24,7 @@ class Apps:
     in `mute` fail readiness. `lies` overrides the result of a probe: (container, probe) -> value. `flaps` makes a probe alternate
     with this period (ns). `crash_after` ends each generation of a container this long (ns) after its start. `programs` says, by
     container id, what the program in it answers; without one it answers every probe. `checks_pass` is the result of checks of names, and those
-    of a path in `bad_checks` fail.
+    of a path in `bad_checks` fail. `cut` is the result of every probe of the containers of a node that cannot be reached.
     """
 
     start_delay: int = 2 * SECOND
@@ -39,6 +39,7 @@ class Apps:
     programs: dict[str, Program] = field(default_factory=dict)
     checks_pass: bool = False
     bad_checks: set[str] = field(default_factory=set)
+    cut: dict[str, ProbeValue] = field(default_factory=dict)
 
     def delay(self, name: str) -> int:
         return self.slow.get(name, self.start_delay)

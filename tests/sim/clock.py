@@ -78,9 +78,10 @@ class SimClock(VirtualClock):
 
     `base_tasks` is the number of tasks while no call is under way. `next_event` gives the next instant at which something happens
     by itself; `happen` makes it happen. `waiting` tells whether tasks wait for something that takes virtual time: writes of the store.
+    `idle` says whether no task of the event loop can go on by itself.
     """
 
-    __slots__ = ("base_tasks", "happen", "horizon", "next_event", "paused", "resumed", "waiting")
+    __slots__ = ("_delayed", "base_tasks", "happen", "horizon", "idle", "next_event", "paused", "resumed", "waiting")
 
     def __init__(self) -> None:
         super().__init__()
@@ -89,8 +90,20 @@ class SimClock(VirtualClock):
         self.next_event: Callable[[], int] = lambda: FOREVER
         self.happen: Callable[[], None] = lambda: None
         self.waiting: Callable[[], bool] = lambda: False
+        self.idle: Callable[[], bool] = lambda: False
         self.paused = asyncio.Event()
         self.resumed = asyncio.Event()
+        self._delayed: list[tuple[int, asyncio.Future[None]]] = []
+
+    async def elapse(self, duration: int) -> None:
+        """Wait `duration` ns within a call, while everything else goes on."""
+        entry = (self.now().steady + duration, asyncio.get_running_loop().create_future())
+        self._delayed.append(entry)
+        try:
+            # The timer counts only where no sleeper lets time pass, as at the end of a process.
+            await asyncio.wait({entry[1]}, timeout=duration / SECOND)
+        finally:
+            self._delayed.remove(entry)
 
     async def sleep_until(self, steady: int, wake: asyncio.Event) -> None:
         """Let time pass up to the instant, or until `wake` is set, or to the horizon."""
@@ -107,19 +120,25 @@ class SimClock(VirtualClock):
                 if now >= steady:
                     return
                 others = min(self._sleepers)  # another one that is due has its turn first
-                upcoming = min(steady, self.horizon, max(now, min(others, self.next_event())))
+                answer = min((at for at, _ in self._delayed), default=FOREVER)
+                upcoming = min(steady, self.horizon, max(now, min(others, answer, self.next_event())))
                 self.advance(upcoming - now)
                 self.happen()
+                for at, answered in self._delayed:
+                    if at <= upcoming and not answered.done():
+                        answered.set_result(None)
                 await self._settle(wake)
         finally:
             self._sleepers.remove(steady)
 
     async def _settle(self, wake: asyncio.Event) -> None:
-        """Calls take no virtual time: wait until all calls under way have ended and descriptors were read."""
+        """Calls take no virtual time: wait until all calls under way have ended, or wait for slow nodes, and descriptors were read."""
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         for turn in range(1000):
             if wake.is_set() or len(asyncio.all_tasks()) <= self.base_tasks:
+                return
+            if self._delayed and self.idle():
                 return
             await asyncio.sleep(0)
             if turn >= WAITING_TURNS and self.waiting():

@@ -42,6 +42,10 @@ class SimEvents(asyncio.SelectorEventLoop):
         """Ask the kernel for readable descriptors only when `readable` is true: there is one descriptor and no thread."""
         self._jumping.readable = readable
 
+    def idle(self) -> bool:
+        """Whether no task can go on at once, besides the one that asks."""
+        return not self._ready  # type: ignore[attr-defined]
+
     def time(self) -> float:
         """Seconds."""
         return self._steady() / SECOND + self._jumping.jumped

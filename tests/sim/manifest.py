@@ -34,6 +34,13 @@ HOST = "app.example.test."
 VIRTUAL = "203.0.113.10"
 """The address of the balancer for clients."""
 
+
+def some_nodes(count: int) -> tuple[str, ...]:
+    """The names of this many nodes; the first is `NODE`."""
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    return tuple(f"node-{letters[n // 26 - 1] if n >= 26 else ''}{letters[n % 26]}" for n in range(count))
+
+
 HTTP = Probe(ProbeKind.HTTP, port=8080, period=5 * SECOND, failure_threshold=2)
 STARTUP = replace(HTTP, failure_threshold=20)
 

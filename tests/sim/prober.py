@@ -9,7 +9,7 @@ from providers.testing.memory import MemoryWorld
 from reconciler.probes.engine import VALUES
 from reconciler.probes.streak import FAIL, PASS, Streak, initial, step
 from reconciler.probes.target import Target, same_target, valid_for
-from tests.sim.apps import Apps
+from tests.sim.apps import CODES, Apps
 
 
 @dataclass(slots=True)
@@ -116,9 +116,11 @@ class SimProber:
 
     def _result(self, target: Target, now: int) -> int:
         generation = target.generation
-        for containers in self.outside.nodes.values():
+        for node, containers in self.outside.nodes.items():
             for item in containers.values():
                 if item.id == generation.container_id:
+                    if node in self.apps.cut:
+                        return CODES[self.apps.cut[node]]
                     alive = item.up and item.started_at == generation.started_at
                     running_for = now - item.running_since if alive else -1
                     return self.apps.answer(item.name, generation, target.name, running_for, now, target.probe)

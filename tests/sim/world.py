@@ -2,7 +2,7 @@
 
 `World` is everything outside the program: containers, pools, zones, applications, the store and the clock. `Life` is one process:
 the real `Loop` with its parts on its own event loop. A process can end by SIGTERM, or by kill -9 at any point where it touches
-the world or the store; the next process starts over the same world.
+the world or the store; the next process starts over the same world. What happens to single nodes is in `World.hosts` (`sim/nodes.py`).
 """
 
 import asyncio
@@ -36,12 +36,12 @@ from reconciler.shell.parts import Parts
 from reconciler.shell.providers import Providers
 from reconciler.shell.report.summary import Summary
 from reconciler.shell.store.memory import ReadOnlyMemory
-from tests.inline_runner import InlineRunner
 from tests.sim.apps import Apps
 from tests.sim.clock import SimClock
 from tests.sim.events import SimEvents
 from tests.sim.manifest import INSTANCE, NAMES, POOLS, ZONE, Shop
 from tests.sim.memory import SimMemory
+from tests.sim.nodes import DelayedRunner, Linked, Nodes
 from tests.sim.outside import Traffic, watched
 from tests.sim.own_checks import OwnChecks
 from tests.sim.prober import SimProber
@@ -52,9 +52,14 @@ class Killed(BaseException):
 
 
 class Tape:
-    """A reporter that records everything."""
+    """A reporter that records everything.
+
+    `broken` has the laws that were found broken since the last turn of the world: the program survives what a reporter or a provider
+    raises, so the world raises them.
+    """
 
     def __init__(self) -> None:
+        self.broken: list[Exception] = []
         self.decided_count = 0
         self.last: Decision | None = None
         self.steps: list[Step] = []
@@ -64,7 +69,10 @@ class Tape:
         self.watch: Callable[[Step], None] = lambda step: None
 
     def started(self, step: Step) -> None:
-        self.watch(step)
+        try:
+            self.watch(step)
+        except Exception as error:  # noqa: BLE001  (as in `World._check`)
+            self.broken.append(error)
         self.steps.append(step)
 
     def finished(self, step: Step, outcome: Outcome) -> None:
@@ -74,7 +82,8 @@ class Tape:
         self.decided_count += 1
         self.last = decision
         ids = [step.id for step in decision.steps]
-        assert len(ids) == len(set(ids)), f"two steps with the same id: {ids}"
+        if len(ids) != len(set(ids)):
+            self.broken.append(AssertionError(f"two steps with the same id: {ids}"))
 
     def event(self, kind: str, object: str, action: str, cause: str, outcome: str, message: str) -> None:  # noqa: A002
         self.events.append((kind, object, action, cause, outcome, message))
@@ -130,7 +139,9 @@ class World:
         """Providers that answer neither looks nor calls."""
         context = Context(INSTANCE, "/nowhere")
         settings = MemorySettings()
+        self.outside.nodes.update((node, {}) for node in nodes)
         self.runtimes = {node: MemoryRuntime(node, settings, context, self.outside) for node in nodes}
+        self.hosts = Nodes(self.outside, self.apps, self.runtimes, lambda: self.clock.now().steady)
         self.pools = MemoryEndpoints(POOLS, settings, context, self.outside)
         self.zones = MemoryDNS(NAMES, settings, context, self.outside)
         self.life: Life | None = None
@@ -159,8 +170,12 @@ class World:
         return self.runtimes[self.nodes[0]]
 
     def containers(self) -> dict[str, MemoryContainer]:
-        """All containers of all nodes by name."""
+        """All containers of all nodes by name; of several with one name, that of the last node."""
         return {name: item for node in self.outside.nodes.values() for name, item in node.items()}
+
+    def placed(self) -> list[tuple[str, MemoryContainer]]:
+        """All containers with their nodes."""
+        return [(node, item) for node, of in self.outside.nodes.items() for item in of.values()]
 
     def running(self) -> list[str]:
         return sorted(name for name, item in self.containers().items() if item.state is ContainerState.RUNNING)
@@ -193,8 +208,17 @@ class World:
         )
 
     def _check(self, action: Action) -> None:
+        """Run all checks after a write. The program survives whatever a call raises, so a broken law is kept, and raised in `run`."""
         for check in self.checks:
-            check(action)
+            try:
+                check(action)
+            except Exception as error:  # noqa: BLE001  (also a mistake in a check)
+                self.tape.broken.append(error)
+
+    def _raise_broken(self) -> None:
+        broken, self.tape.broken = self.tape.broken, []
+        if broken:
+            raise broken[0]
 
     # --- events -------------------------------------------------------------------------------------
 
@@ -219,20 +243,26 @@ class World:
         soonest = min(soonest, self.memory.disk.next_due())
         if self.own_checks is not None:
             soonest = min(soonest, self.own_checks.due)
-        for name, after in self.apps.crash_after.items():
-            item = self.containers().get(name)
-            if item is not None and item.up:
-                soonest = min(soonest, item.running_since + after)
+        if self.apps.crash_after:
+            soonest = min([soonest, *(at for at, _, _ in self._crashes())])
         return soonest
+
+    def _crashes(self) -> list[tuple[int, str, str]]:
+        """The next crash of each running container that crashes: instant, node and name."""
+        after = self.apps.crash_after
+        return [
+            (item.running_since + after[item.name], node, item.name)
+            for node, item in self.placed()
+            if item.name in after and item.up
+        ]
 
     def happen(self) -> None:
         """Make everything happen that is due now."""
         now = self.clock.now().steady
         self.memory.disk.happen()
-        for name, after in self.apps.crash_after.items():
-            item = self.containers().get(name)
-            if item is not None and item.up and item.running_since + after <= now:
-                self.runtime.exit(name)
+        for at, node, name in self._crashes() if self.apps.crash_after else ():
+            if at <= now:
+                self.runtimes[node].exit(name)
         if self.own_checks is not None:
             self.own_checks.pump(now)
         if self.life is not None:
@@ -280,9 +310,12 @@ class World:
         end = self.clock.now().steady + duration
         while self.clock.now().steady < end:
             life = self.life or self.start()
-            if life.run_to(end):
+            alive = life.run_to(end)
+            if not alive:
+                self.life = None
+            self._raise_broken()
+            if alive:
                 return
-            self.life = None
 
     def kill(self) -> None:
         """Kill -9 the process now."""
@@ -299,8 +332,9 @@ class World:
         self.start()
 
     def close(self) -> None:
-        """End the simulation."""
+        """End the simulation. Raises what a check raised since the last `run`."""
         self.kill()
+        self._raise_broken()
 
     def once(self, within: int = 600 * SECOND, wait: bool = True) -> Summary:
         """One complete `--once` run."""
@@ -308,9 +342,11 @@ class World:
         life = self.life = Life(self, watch=False)
         self.clock.horizon = FOREVER
         try:
-            return life.events.run_until_complete(life.loop.once(within, wait))
+            summary = life.events.run_until_complete(life.loop.once(within, wait))
         finally:
             self.kill()
+        self._raise_broken()
+        return summary
 
     def observe_once(self, view: DaemonView | None = None) -> tuple[Decision, Observed, Now]:
         """The decision of a plan: read-only providers, no writes. `view`: of the process that ran until now."""
@@ -340,6 +376,7 @@ class Life:
         host.base_tasks = 3 if watch else 1
         self.prober = SimProber(world.outside, world.apps)
         self.events.listen(lambda: self.prober.readable)
+        host.idle = self.events.idle
         monitoring = Monitoring(clock, textfile=world.monitored)  # with metrics where the world is monitored
         desired = world.shop.desired()
         monitoring.history = lambda: world.memory.audit_rows
@@ -355,7 +392,7 @@ class Life:
             source=None if plan else monitoring.source(world.source),
             reporter=world.tape,
             clock=clock,
-            runner=InlineRunner(),
+            runner=DelayedRunner(host),
             view=view,
             monitor=monitoring,
             booted=clock.booted,
@@ -385,7 +422,7 @@ class Life:
 
         world = self.world
         return Providers(
-            {node: wrap(runtime) for node, runtime in world.runtimes.items()},  # type: ignore[misc]
+            {node: Linked(wrap(runtime), world.hosts) for node, runtime in world.runtimes.items()},
             {POOLS: wrap(world.pools)},  # type: ignore[dict-item]
             {NAMES: wrap(world.zones)},  # type: ignore[dict-item]
         )

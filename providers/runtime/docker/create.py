@@ -74,7 +74,7 @@ class Creator:
         for container in containers:
             image = full_image(action.name, container)
             pin = pins.get("" if container is containers[0] else container.name, "")
-            sources.append(source_of(image, container.engine.pull, pin, self._images.present))
+            sources.append(source_of(image, container.engine.pull, pin, self._images.present, self._images.loaded))
         return sources
 
     def _check_user(self, target: str, container: Container, image: str) -> None:

@@ -95,21 +95,27 @@ def digest_in_repository(digests: Collection[str], image: str) -> str:
     return ""
 
 
-def source_of(image: str, policy: PullPolicy, pin: str, present: Callable[[str], bool]) -> tuple[str, PullPolicy]:
+def source_of(
+    image: str, policy: PullPolicy, pin: str, present: Callable[[str], bool], loaded: Callable[[str], bool]
+) -> tuple[str, PullPolicy]:
     """The name and the pull policy with which an image is asked for when its replica is created.
 
     All replicas of a revision are made from the image of its first: a pinned image on this node is used without asking the
     registry, another one is pulled by its digest. A pin that is a bare id means nothing on another node, or once the image
-    is removed; then the name counts.
+    is removed; then the name counts. So does it on a node where the image was loaded and its engine gave it no digest, while
+    another node's engine did (Podman gives one to every image, Docker only to those from a registry): they cannot be compared.
 
     Args:
         image: full name, as the template has it.
         policy: when to ask its registry.
         pin: the digest or id that the revision is made from; empty = none yet.
         present: whether an image is on this node.
+        loaded: whether the image of a name is on this node without any digest of its repository.
     """
     if not pin:
         return image, policy
     if "@" not in pin:
         return (pin, PullPolicy.NEVER) if present(pin) else (image, policy)
-    return pin, PullPolicy.NEVER if policy is PullPolicy.NEVER else PullPolicy.IF_NOT_PRESENT
+    if policy is not PullPolicy.NEVER:
+        return pin, PullPolicy.IF_NOT_PRESENT
+    return (image if not present(pin) and loaded(image) else pin), PullPolicy.NEVER

@@ -21,6 +21,7 @@ from manifests.values.pod import PullPolicy
 from providers.errors import Gone, ProviderError, Rejected, Unreachable
 from providers.lib.secrets import SecretRef
 from providers.runtime.docker.client import EngineClient
+from providers.runtime.docker.digest import digest_in_repository
 
 PATIENCE_SECONDS = 15.0
 """How long one call waits for a pull: well below a call's deadline of 30 s."""
@@ -177,6 +178,15 @@ class Images:
         except Gone:
             return False
         return True
+
+    def loaded(self, image: str) -> bool:
+        """Whether the image is on the node without a digest of its repository: it came from no registry. Raises Unreachable."""
+        try:
+            described = self._client.get(f"/images/{image}/json", image)
+        except Gone:
+            return False
+        digests = described.get("RepoDigests") or ()
+        return not digest_in_repository([str(digest) for digest in digests], image)
 
     def _begin(self, target: str, image: str) -> _Pull:
         login = self._header(target, parse_image(image))

@@ -156,13 +156,11 @@ class Looks:
                 changed, failed = await self._look_zones(name, began)
                 again = min(RETRY, again) if failed else again
         except ProviderError as error:
-            changed = True
-            self._set_unknown(role, name, str(error), began)
+            changed = self._set_unknown(role, name, str(error), began)
             again = min(RETRY, self._cadence(role))
         except Exception as error:
             log.exception("%s: a look failed unexpectedly", name)
-            changed = True
-            self._set_unknown(
+            changed = self._set_unknown(
                 role, name, f"{name}: unexpected {type(error).__name__}; the log has the traceback", began
             )
             again = self._cadence(role)
@@ -275,7 +273,7 @@ class Looks:
         changed += [self._put_unknown_zone((name, zone), reason, began) for zone, reason in reasons.items()]
         if reasons:
             self._retries.add(key)
-        return any(changed) or len(reasons) == len(zones), bool(reasons)
+        return any(changed), bool(reasons)
 
     def _is_fresh(self, name: str, zone: str, now: int) -> bool:
         """Whether a zone was read within the last cadence."""
@@ -304,17 +302,20 @@ class Looks:
         self.zones[key] = Known(fact, key[0], began)
         return not isinstance(before, Known) or before.value != fact
 
-    def _set_unknown(self, role: Role, name: str, reason: str, began: int) -> None:
-        """Make all facts of a runtime or balancer unknown, because it could not be read."""
+    def _set_unknown(self, role: Role, name: str, reason: str, began: int) -> bool:
+        """Make all facts of a runtime or balancer unknown, because it could not be read. Whether that is new."""
 
         def unknown(before: Known[object] | Unknown | None) -> Unknown:
             return Unknown(SECRETS.mask(reason), name, before.since if isinstance(before, Unknown) else began)
 
         assert self._desired is not None  # noqa: S101
         if role is Role.RUNTIME:
-            self.runtimes[name] = unknown(self.runtimes.get(name))  # type: ignore[arg-type]
-            self.version += 1
-            return
+            before = self.runtimes.get(name)
+            self.runtimes[name] = unknown(before)  # type: ignore[arg-type]
+            changed = before != self.runtimes[name]
+            self.version += changed
+            return changed
+        changed = role is Role.DNS
         if role is Role.ENDPOINTS:
             named = {
                 (name, balancer.pool)
@@ -325,7 +326,10 @@ class Looks:
             # Owned members may be in pools that no manifest names. Without any key nothing would show that they are unknown.
             known = named | {key for key in self.pools if key[0] == name}
             for pool_key in known or {(name, "")}:
-                self.pools[pool_key] = unknown(self.pools.get(pool_key))  # type: ignore[arg-type]
+                earlier = self.pools.get(pool_key)
+                self.pools[pool_key] = unknown(earlier)  # type: ignore[arg-type]
+                changed = changed or earlier != self.pools[pool_key]
+        return changed
 
     # --- read-back of single objects ------------------------------------------------------------------------------
 

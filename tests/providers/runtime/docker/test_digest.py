@@ -72,7 +72,27 @@ def test_the_digest_of_the_images_own_repository_counts():
     ],
 )
 def test_a_pin_counts_unless_it_is_an_id_that_is_not_present(policy, pin, is_present, expected):
-    assert source_of(NAME, policy, pin, lambda _: is_present) == expected
+    assert source_of(NAME, policy, pin, lambda _: is_present, lambda _: False) == expected
+
+
+@pytest.mark.parametrize(
+    ("policy", "is_present", "expected"),
+    [
+        (PullPolicy.NEVER, False, (NAME, PullPolicy.NEVER)),
+        (PullPolicy.NEVER, True, (f"x.test/y@{A}", PullPolicy.NEVER)),
+        (PullPolicy.IF_NOT_PRESENT, False, (f"x.test/y@{A}", PullPolicy.IF_NOT_PRESENT)),
+    ],
+)
+def test_an_image_that_was_loaded_without_a_digest_is_used_by_its_name(policy, is_present, expected):
+    assert source_of(NAME, policy, f"x.test/y@{A}", lambda _: is_present, lambda _: True) == expected
+
+
+@pytest.mark.server("dockerd")
+def test_a_pin_of_another_engines_digest_is_created_from_the_loaded_image(bench: Bench) -> None:
+    made = template(container(pull=PullPolicy.NEVER))
+    foreign = f"docker.io/{IMAGE.rpartition(':')[0]}@{A}"
+    fact = create(bench, made, 0, (("", foreign),))
+    assert fact.image.endswith(IMAGE)
 
 
 # --- on the engine ------------------------------------------------------------------------------------------------
