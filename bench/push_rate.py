@@ -96,7 +96,13 @@ class Server:
         return float(self.process.stdout.readline())
 
     def request(self, instance: int, seq: int) -> bytes:
-        message = {"event": "ready", "generation": self.generations[instance], "boot": "b", "seq": seq}
+        message = {
+            "event": "ready",
+            "generation": self.generations[instance],
+            "boot": "b",
+            "seq": seq,
+            "time": time.time_ns(),
+        }
         body = json.dumps(message).encode()
         token = self.tokens[instance] if self.tokens else "0" * 64
         head = (
