@@ -116,19 +116,34 @@ def _locked_store(
                 reporter.note(store.recovered)
             return store
 
-        def reopened() -> Store:
-            """The store again after its files are gone, under a lock that other processes find."""
+        def lock_again() -> None:
+            """Take the lock of the directory that other processes find now. Raises Locked, StoreError."""
             nonlocal lock
             if not state.is_dir():
                 # Its file system may come back with everything in it.
                 next_step = f"restore it, or make an empty one: mkdir -m 700 {state}"
                 raise StoreError(state, "the state directory has vanished", next_step)
+            lock = stack.enter_context(Lock.acquire(state, operation, clock))
+
+        def reopened() -> Store:
+            """The store again after its files are gone, under a lock that other processes find."""
             if not lock.held():
-                lock = stack.enter_context(Lock.acquire(state, operation, clock))
+                lock_again()
             lock.record()
             return opened()
 
-        yield StoreMemory(opened(), operation, reopened)
+        def alone() -> None:
+            if lock.held():
+                lock.keep_record()
+                return
+            lock_again()
+            raise StoreError(
+                state,
+                "it was replaced while reconcile was using it",
+                "restore it, or let reconcile write to the new one",
+            )
+
+        yield StoreMemory(opened(), operation, reopened, alone)
 
 
 @contextmanager

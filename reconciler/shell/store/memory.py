@@ -71,11 +71,19 @@ class StoreMemory:
     Args:
         store: the open store.
         actor: the operation, for the audit.
-        reopen: opens the store again under the same lock, or under a new one when the lock's file is gone; for `check`.
+        reopen: opens the store again under the same lock, or under a new one when the directory is another one; for `check`.
+        alone: raises Locked when another process holds the instance now, and StoreError when the state directory is not the locked one.
+            Called before each action, and in each tick.
     """
 
-    def __init__(self, store: Store, actor: str, reopen: Callable[[], Store] | None = None) -> None:
-        self.store, self.actor, self._reopen = store, actor, reopen
+    def __init__(
+        self,
+        store: Store,
+        actor: str,
+        reopen: Callable[[], Store] | None = None,
+        alone: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.store, self.actor, self._reopen, self._alone = store, actor, reopen, alone
 
     def load_ledger(self) -> dict[tuple[str, str], str]:
         """All rows of the ledger."""
@@ -87,6 +95,7 @@ class StoreMemory:
 
     def sync(self) -> bool:
         """Wait until the ledger is on disk. False when it already was."""
+        self._alone()
         return self.store.sync()
 
     def quarantine(self, keys: Mapping[tuple[str, str], str]) -> None:
@@ -125,6 +134,7 @@ class StoreMemory:
 
     def commands(self) -> Sequence[tuple[int, Command]]:
         """Operators' commands that are not folded yet, as (id, command)."""
+        self._alone()
         return [(command.id, command_of(command)) for command in self.store.pending()]
 
     def close_open_entries(self) -> Sequence[str]:
@@ -172,6 +182,7 @@ class StoreMemory:
 
     def begin(self, step_id: str, object: str, action: str, generation: str, cause: str, now: Now) -> int:  # noqa: A002
         """Record durably that a call is about to be made. Returns the id of the entry."""
+        self._alone()
         return self.store.begin(step_id, object, action, generation, cause, now)
 
     def end(self, entry: int, outcome: str, detail: str = "") -> None:
