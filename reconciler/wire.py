@@ -136,12 +136,9 @@ def _locked_store(
             if lock.held():
                 lock.keep_record()
                 return
-            lock_again()
-            raise StoreError(
-                state,
-                "it was replaced while reconcile was using it",
-                "restore it, or let reconcile write to the new one",
-            )
+            if state.is_dir():
+                lock_again()  # at once, so that no other process takes it before the store is written again
+            raise StoreError(state, "it was removed or replaced while reconcile was using it", "restore it")
 
         yield StoreMemory(opened(), operation, reopened, alone)
 
