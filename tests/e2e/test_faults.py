@@ -286,7 +286,7 @@ def replaced(world: World) -> None:
     new.rename(world.state)
 
 
-def test_a_daemon_takes_the_lock_of_a_directory_in_place_of_its_own_before_another_process_does(world):
+def test_a_daemon_takes_the_lock_of_a_directory_in_place_of_its_own(world):
     world.start()
     replaced(world)
     world.until((world.state / "lock").exists)
@@ -295,7 +295,7 @@ def test_a_daemon_takes_the_lock_of_a_directory_in_place_of_its_own_before_anoth
     assert f"locked by pid {world.pid}" in out
 
 
-def test_a_daemon_ends_when_another_process_holds_the_directory_in_place_of_its_own(world):
+def test_a_daemon_ends_when_another_process_holds_the_new_directory(world):
     world.start()
     new = world.state.with_name("new")
     with Lock.acquire(new, "reconcile --once", SystemClock()):

@@ -166,3 +166,15 @@ async def test_the_buffer_for_unknown_senders_is_bounded(world):
     world.clock.advance(FORGET_AFTER)
     world.tick()
     assert world.pushing.push(Sender(container="f" * 64), READY, "b", 1, None).status == 202
+
+
+async def test_a_sender_that_the_kernel_names_needs_no_time(world):
+    source = Source(world)
+    for number in range(40):
+        source.boot = f"b{number}"
+        assert source.push(READY) == 200
+    container = world.generation().container_id
+    timed = world.pushing.push(Sender(container=container), READY, "timed", 1, None, time=world.clock.now().wall)
+    assert timed.status == 200
+    source.boot = "by-hand"
+    assert source.push(DRAINING) == 200

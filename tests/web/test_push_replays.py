@@ -89,7 +89,7 @@ async def test_challenges_are_forgotten(world):
 
 
 @pytest.mark.parametrize("lost", [False, True], ids=["ledger kept", "ledger lost"])
-async def test_after_a_restart_of_the_daemon_captured_messages_are_refused_and_new_ones_accepted(world, lost):
+async def test_after_a_restart_captured_messages_are_refused(world, lost):
     sender = world.sender()
     async with world.listening():
         captured = body(sender, "a")

@@ -48,8 +48,9 @@ EVENTS = ", ".join(PushEvent)
 class Sent(NamedTuple):
     """One message of an authenticated sender, and the steady instant at which it was received.
 
-    `time` is the sender's wall clock in the message (ns, 0 = none), `wall` ours at its receipt. `proof` tells whether the challenge in
-    the message is the one that was given to this sender and not used yet; None = the message has no challenge.
+    `time` is the sender's wall clock in the message (ns, 0 = none), `wall` ours at its receipt. `proof` is True when the
+    message cannot be a captured one: its challenge was given to this sender and not used yet, or the kernel names the sender. It is False when its
+    challenge is another one, and None when the message has none.
     """
 
     event: PushEvent
@@ -197,7 +198,7 @@ def _doubt_after(sent: Sent, known: Record) -> str:
     if known.time:
         return "time is missing: this container has pushed with a time before, so its next run must too"
     if len(known.earlier) >= BOOTS_KEPT:
-        return f"time is missing: without it, at most {BOOTS_KEPT} runs of a container are told apart"
+        return f"time is missing: without it, at most {BOOTS_KEPT} runs of a container can be distinguished"
     return ""
 
 

@@ -150,8 +150,9 @@ class Pushing:
         """Take or refuse one push of an authenticated sender within its rate limit."""
         now = self.clock.now()
         container, gone = self._find(sender)
-        proof = None
-        if challenge:
+        # Without credentials the kernel names the sender at this moment: there is no message that another process could repeat.
+        proof = None if sender.name else True
+        if challenge and sender.name:
             proof = container is not None and self._use(container.fact.id, challenge, now.steady)
         sent = Sent(event, boot, seq, inflight, now.steady, time, now.wall, proof)
         if gone:

@@ -146,7 +146,7 @@ def test_a_refusal_without_end_is_unknown_too(amazon):
         read(amazon(refuse, "30s"))
 
 
-def test_an_answer_within_the_limits_is_read_and_the_connection_is_used_again(amazon):
+def test_an_answer_within_the_limits_is_read_and_the_connection_kept(amazon):
     peers = []
 
     def answer(handler: http.server.BaseHTTPRequestHandler) -> None:
