@@ -70,11 +70,13 @@ def send(verb: str, payloads: Sequence[dict[str, Any]], place: Place) -> bool:
             pass
     with joined(place) as store:
         numbers = {store.append(verb, json.dumps(payload), current_user(), clock.now()) for payload in payloads}
-        wake_holder(place.state_dir)
+        woken = wake_holder(place.state_dir)
         if _taken(store, numbers, place, clock):
             return True
     owner = holder(place.state_dir, clock)
-    if owner is None:
+    if (
+        owner is None or not woken
+    ):  # a daemon that began on a full disk has no pipe, and takes the order in a later tick
         return False
     raise StoreError(
         place.state_dir,
