@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.unit_rights import DROP_INS, UNIT, UNITS, settings, syscall_sets, syscalls
+from tests.e2e.unit_rights import DROP_INS, ROOT, UNIT, UNITS, settings, syscall_sets, syscalls
 
 LEAST = {
     "Type": "notify",
@@ -129,3 +129,11 @@ def test_systemd_knows_every_setting(root):
 def test_the_user_of_the_unit_is_made_by_the_sysusers_file():
     lines = [line for line in (UNITS / "reconcile.sysusers.conf").read_text().splitlines() if not line.startswith("#")]
     assert lines == ['u reconcile - "reconcile" /var/lib/reconcile']
+
+
+def test_the_page_has_a_row_for_each_drop_in():
+    page = (ROOT / "docs" / "rights.md").read_text(encoding="utf-8")
+    rows = "".join(line for line in page.splitlines() if line.startswith("| "))
+    assert [name for name in names if f"`{name}.conf`" not in rows] == []
+    for target in re.findall(r"`(tests/\S+\.py)`", page):
+        assert (ROOT / target).exists()

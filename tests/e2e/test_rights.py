@@ -110,7 +110,7 @@ def command(prefix: list[str], home: Path, *words: str) -> "subprocess.Completed
 
 @contextmanager
 def opened(path: str, group: int) -> Iterator[None]:
-    """A socket for a group, and the way to it for everybody, until the block ends."""
+    """A socket for a group, and the way to it for every user, until the block ends."""
     file, before = Path(path), []
     for place in (file, *file.parents):
         status = place.stat()
