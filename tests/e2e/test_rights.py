@@ -2,6 +2,7 @@
 families. Each test names the drop-ins that its providers need; with one less it must fail, so that no drop-in gives a right for nothing.
 """
 
+import json
 import os
 import shlex
 import shutil
@@ -210,6 +211,66 @@ def place() -> Iterator[Path]:
     made.chmod(0o755)
     yield made
     shutil.rmtree(made)
+
+
+ATTEMPTS = """
+import ctypes, errno, json, mmap, os, socket, sys
+
+def attempt(act):
+    try:
+        act()
+    except OSError as error:
+        return errno.errorcode[error.errno]
+    return "done"
+
+def new_namespace():
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.mount(b"none", b"/mnt", b"tmpfs", 0, None):
+        raise OSError(ctypes.get_errno(), "mount")
+
+home, outside = sys.argv[1:]
+print(json.dumps({
+    "write at home": attempt(lambda: open(home + "/file", "w").close()),
+    "write outside": attempt(lambda: open(outside + "/file", "w").close()),
+    "netlink": attempt(lambda: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW).close()),
+    "packets": attempt(lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW).close()),
+    "mount": attempt(new_namespace),
+    "become root": attempt(lambda: os.setuid(0)),
+    "give away": attempt(lambda: os.chown(home + "/file", 0, 0)),
+    "written code": attempt(lambda: mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC).close()),
+}))
+"""
+"""A program that tries what the unit gives and what it does not give."""
+
+
+def test_what_the_unit_does_not_give_is_refused(place):
+    """The other tests say nothing if the rights are not really taken away."""
+    home, outside = place / "home", place / "outside"
+    home.mkdir()
+    outside.mkdir()
+    outside.chmod(0o777)
+    own(home)
+    prefix = Rights.of(writable={"/var/lib/reconcile": home}).command(place)
+    done = subprocess.run(
+        [*prefix, sys.executable, "-c", ATTEMPTS, str(home), str(outside)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {
+        "write at home": "done",
+        "write outside": "EROFS",
+        "netlink": "done",
+        "packets": "EPERM",
+        "mount": "EPERM",
+        "become root": "EPERM",
+        "give away": "EPERM",
+        "written code": "EPERM",
+    }
+    assert (home / "file").stat().st_mode & 0o777 == 0o600  # UMask
 
 
 @pytest.fixture
