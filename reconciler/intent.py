@@ -12,7 +12,7 @@ from manifests.values.desired import Desired
 class Intent:
     """What a run may do.
 
-    `prune` None: as the Instance says. `approve`: the hash of the held changes that the operator approved. `apply_command`: the command
+    `prune` None: as the Instance says. `approve`: the hash of the held changes that the operator approved; `who`: that operator, for the audit. `apply_command`: the command
     line of `reconcile apply` with the same PATH and options, for messages; empty = that of `Desired`.
     """
 
@@ -20,6 +20,7 @@ class Intent:
     take_over: bool = False
     destroy: bool = False
     approve: str = ""
+    who: str = ""
     apply_command: str = ""
 
     def applied_to(self, desired: Desired) -> Desired:

@@ -283,6 +283,7 @@ async def run_once(
             runner=runner,
             remembered=_zones(loaded),
             approve=intent.approve,
+            who=intent.who,
             monitor=monitoring,
             booted=clock.booted,
         )
@@ -360,6 +361,7 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
             runner=runner,
             remembered=_zones(loaded),
             approve=intent.approve,
+            who=intent.who,
             monitor=monitoring,
             booted=clock.booted,
         )
@@ -416,7 +418,7 @@ class _NotesOnly:
     def decided(self, decision: Decision, now: Now) -> None:
         """The plan starts from this decision."""
 
-    def event(self, kind: str, object: str, action: str, cause: str, outcome: str, message: str) -> None:  # noqa: A002
+    def event(self, kind: str, obj: str, action: str, cause: str, outcome: str, message: str, actor: str = "") -> None:
         """Nothing: a plan shows what it observes by itself."""
 
     def note(self, text: str, *, level: int = 0) -> None:
@@ -495,6 +497,7 @@ async def make_plan(
             runner=runner,
             remembered=_zones(loaded),
             approve=intent.approve,
+            who=intent.who,
             view=view,
             booted=clock.booted,
         )

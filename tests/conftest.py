@@ -22,6 +22,7 @@ PACKAGES = {
     "setpriv": "util-linux",
     "pdns_server": "pdns-server pdns-backend-sqlite3",
     "promtool": "prometheus",
+    "systemd-analyze": "systemd",
 }
 """Debian's package of a program, if its name differs from that of the program."""
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from manifests.values.desired import SECOND
 from reconciler import wire
 from reconciler.cli.failures import code_of
-from reconciler.cli.inbox import present_decision, refreshed, send_and_report
+from reconciler.cli.inbox import current_user, present_decision, refreshed, send_and_report
 from reconciler.cli.options import Options, usage_error
 from reconciler.cli.render.progress import Logged, Progress, Screen, Silent, ticking
 from reconciler.cli.render.summary import summary_json, summary_lines
@@ -54,6 +54,7 @@ def intent(path: Path, options: Options, *, destroy: bool = False, approve: str 
         take_over=options.take_over,
         destroy=destroy,
         approve=approve,
+        who=current_user(),
         apply_command=apply_command(path, options),
     )
 
@@ -71,8 +72,8 @@ def apply_command(path: Path, options: Options) -> str:
     return shlex.join(words)
 
 
-def _reporter(options: Options, clock: SystemClock, endless: bool) -> Progress | Logged:
-    """Configure the log and choose the reporter of this run."""
+def _reporter(options: Options, clock: SystemClock, actor: str, endless: bool) -> Progress | Logged:
+    """Configure the log and choose the reporter of this run. `actor`: the operation, as the audit names it."""
     view = options.view
     json_log = options.log_format == "json"
     live = not (endless or json_log or view.quiet) and terminal(sys.stderr) and view.color != "never"
@@ -81,7 +82,7 @@ def _reporter(options: Options, clock: SystemClock, endless: bool) -> Progress |
     if view.quiet:
         return Silent()
     if endless or json_log:
-        return Logged(clock)
+        return Logged(clock, actor)
     return Progress(screen, clock, view.paint_err if view.json else view.paint, None if view.json else view.out)
 
 
@@ -105,7 +106,7 @@ def once(
         handed_over = _approved_by_daemon(path, options, run_intent.approve, clock)
         if handed_over is not None:
             return handed_over
-    reporter = _reporter(options, clock, endless=False)
+    reporter = _reporter(options, clock, f"{operation} {path}", endless=False)
     monitoring = Monitoring(clock, textfile=options.textfile is not None)
 
     async def body() -> Summary:
@@ -178,7 +179,7 @@ def _print(summary: Summary, now: Now, options: Options, *, streamed: bool) -> N
 
 def watch(path: Path, options: Options) -> Exit:
     """Keep converging until a signal ends it."""
-    reporter = _reporter(options, SystemClock(), endless=True)
+    reporter = _reporter(options, SystemClock(), f"{WATCH} {path}", endless=True)
     code = asyncio.run(wire.run_watch(location(path, options), intent=intent(path, options), reporter=reporter))
     options.view.err(f"result: {code.sentence} (exit {int(code)})")
     return code

@@ -30,7 +30,7 @@ PACKAGES = ("reconciler", "manifests", "providers")
 # Attributes of every record: all others came through `extra`.
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
-FIELDS = ("kind", "object", "action", "cause", "rule", "outcome", "detail", "duration_seconds")
+FIELDS = ("kind", "object", "action", "cause", "rule", "outcome", "detail", "duration_seconds", "actor")
 """Fields of a record about a change, given as `extra`; see docs/running.md."""
 
 PRIORITIES = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical": 2}

@@ -220,10 +220,10 @@ class Loop:
                 break  # not the main thread: the caller uses `stop`
         self.ledger = await self.ledger_store.load(self.clock.now())
         await self.reporting.begin(self.ledger)
-        if self.parts.approve:  # a plan that is made with an approval shows what it allows
-            given = Command("approve", self.parts.approve, at=instant(self.clock.now()))
-            self.ledger = apply_commands(self.ledger, (given,))
+        given = self._given()
+        self.ledger = apply_commands(self.ledger, given)  # a plan that is made with an approval shows what it allows
         if write:
+            self.reporting.commands_read(given, self.clock.now())
             for message in await self.memory.close_open_entries():
                 self.reporter.note(message, level=logging.WARNING)
         self.looks.remembered = self.parts.remembered | self.ledger.zones
@@ -235,6 +235,14 @@ class Loop:
         self._listen()
         if write:
             self.looks.listen()
+
+    def _given(self) -> tuple[Command, ...]:
+        """What the operator who started this run ordered beyond the manifests."""
+        at, who = instant(self.clock.now()), self.parts.who
+        given = [Command("approve", self.parts.approve, who, at=at)] if self.parts.approve else []
+        given += [Command("destroy", "*", who, at=at)] if self.desired.destroy else []
+        given += [Command("take-over", "*", who, at=at)] if self.desired.take_over else []
+        return tuple(given)
 
     async def _first_looks(self) -> None:
         """Look at every provider once before the first tick; a provider that does not answer in time is unknown."""
@@ -356,7 +364,7 @@ class Loop:
         self.ledger = decision.ledger
         self.looks.remembered = self.parts.remembered | self.ledger.zones
         self.looks.owned = self.ledger.owned
-        self.reporting.commands_read(command.verb for _, command in commands)
+        self.reporting.commands_read((command for _, command in commands), now)
         self._keep_evidence(ended)
         self.reporting.ended(ended, now)
         if act and decision.steps and self.stopping is None:
@@ -486,6 +494,7 @@ class Loop:
             return False
         self._basis += bool(taken)
         self.ledger, self._unsure = ledger, ()
+        self.reporting.commands_read(taken, self.clock.now())
         await self.memory.write_kept()
         return self.memory.error is None
 

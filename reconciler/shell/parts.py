@@ -61,6 +61,8 @@ class Parts:
     runner: Runner
     remembered: frozenset[str] = frozenset()
     approve: str = ""
+    who: str = ""
+    """The operator who started this run, for the audit of what was ordered with it."""
     view: DaemonView | None = None
     """Of the process that runs beside this one; only for plans."""
     monitor: Monitor = field(default_factory=NoMonitor)

@@ -22,8 +22,8 @@ class Reporter(Protocol):
     def decided(self, decision: Decision, now: Now) -> None:
         """A decision that differs from the previous one."""
 
-    def event(self, kind: str, object: str, action: str, cause: str, outcome: str, message: str) -> None:  # noqa: A002
-        """Something changed that is neither a step nor a hold, in the words of the audit (`store/audit.py`)."""
+    def event(self, kind: str, obj: str, action: str, cause: str, outcome: str, message: str, actor: str = "") -> None:
+        """Something changed that is neither a step nor a hold, in the words of the audit (`store/audit.py`). `actor`: who ordered it."""
 
     def note(self, text: str, *, level: int = logging.INFO) -> None:
         """Any other message."""

@@ -123,6 +123,8 @@ class World:
         self.state = self.directory / "home" / "reconciler" / self.id
         self.api = Api(docker)
         self.running: list[subprocess.Popen[str]] = []
+        self.prefix: list[str] = []
+        """A command that starts the program, for example with fewer rights."""
         shutil.copytree(
             ROOT / "examples" / "edge", self.manifests, ignore=shutil.ignore_patterns("*.py", "__pycache__")
         )
@@ -197,7 +199,7 @@ class World:
 
     def start(self, *words: str) -> "subprocess.Popen[str]":
         process = subprocess.Popen(
-            [sys.executable, "-m", "reconciler", *words, str(self.manifests)],
+            [*self.prefix, sys.executable, "-m", "reconciler", *words, str(self.manifests)],
             cwd=ROOT,
             env=self.env,
             stdin=subprocess.DEVNULL,
@@ -220,12 +222,12 @@ class World:
         return out
 
     @contextmanager
-    def watching(self) -> "Iterator[subprocess.Popen[str]]":
+    def watching(self, *words: str) -> "Iterator[subprocess.Popen[str]]":
         """A daemon that must still run at the end, and that ends on SIGTERM."""
         log = self.directory / f"watch-{len(self.running)}.log"
         with log.open("w") as out:
             daemon = subprocess.Popen(
-                [sys.executable, "-m", "reconciler", "--watch", str(self.manifests)],
+                [*self.prefix, sys.executable, "-m", "reconciler", "--watch", str(self.manifests), *words],
                 cwd=ROOT,
                 env=self.env,
                 stdin=subprocess.DEVNULL,

@@ -85,8 +85,8 @@ class Tape:
         if len(ids) != len(set(ids)):
             self.broken.append(AssertionError(f"two steps with the same id: {ids}"))
 
-    def event(self, kind: str, object: str, action: str, cause: str, outcome: str, message: str) -> None:  # noqa: A002
-        self.events.append((kind, object, action, cause, outcome, message))
+    def event(self, kind: str, obj: str, action: str, cause: str, outcome: str, message: str, actor: str = "") -> None:
+        self.events.append((kind, obj, action, cause, outcome, message))
 
     def note(self, text: str, *, level: int = logging.INFO) -> None:
         self.notes.append((level, text))

@@ -117,7 +117,7 @@ class Progress:
         self._decision = decision
         self._draw()
 
-    def event(self, kind: str, object: str, action: str, cause: str, outcome: str, message: str) -> None:  # noqa: A002
+    def event(self, kind: str, obj: str, action: str, cause: str, outcome: str, message: str, actor: str = "") -> None:
         """Nothing: the line of each step and the result say it."""
 
     def note(self, text: str, *, level: int = logging.INFO) -> None:
@@ -171,13 +171,14 @@ class Logged:
 
     Args:
         clock: the loop's, for the duration of calls.
+        actor: the operation that takes the steps, as in the audit.
     """
 
     every = 0
     streams = False
 
-    def __init__(self, clock: Clock | None = None) -> None:
-        self._clock = clock
+    def __init__(self, clock: Clock | None = None, actor: str = "reconcile") -> None:
+        self._clock, self._actor = clock, actor
         self._held: frozenset[tuple[str, str, str]] = frozenset()
         self._begun: dict[str, int] = {}
 
@@ -192,7 +193,7 @@ class Logged:
         good = outcome.kind in {OutcomeKind.DONE, OutcomeKind.SKIPPED, OutcomeKind.CONFLICT}
         begun = self._begun.pop(step.id, None)
         fields = _fields("step", step.object, describe(step.action), step.cause.value, "", outcome.kind.value)
-        fields["detail"] = outcome.message or step.message
+        fields |= {"detail": outcome.message or step.message, "actor": self._actor}
         if begun is not None and self._clock is not None:
             fields["duration_seconds"] = round((self._clock.now().steady - begun) / SECOND, 6)
         log.log(logging.INFO if good else logging.WARNING, "%s", step_line(step, outcome, Paint(False)), extra=fields)
@@ -213,12 +214,13 @@ class Logged:
             log.info("no longer held %s: %s (%s)", name, action, rule, extra=fields)
         self._held = held
 
-    def event(self, kind: str, object: str, action: str, cause: str, outcome: str, message: str) -> None:  # noqa: A002
+    def event(self, kind: str, obj: str, action: str, cause: str, outcome: str, message: str, actor: str = "") -> None:
         """Something else changed. Steps, holds and adoptions have lines of their own."""
         if kind in LOGGED_ELSEWHERE:
             return
-        fields = {**_fields(kind, object, action, cause, "", outcome), "detail": message}
-        log.info("%s", _event_line(kind, object, action, cause, outcome, message), extra=fields)
+        fields = _fields(kind, obj, action, cause, "", outcome)
+        fields |= {"detail": message, "actor": actor or self._actor}
+        log.info("%s", _event_line(kind, obj, action, cause, outcome, message), extra=fields)
 
     def note(self, text: str, *, level: int = logging.INFO) -> None:
         """Any other message."""
@@ -261,7 +263,7 @@ class Silent(Logged):
     def decided(self, decision: Decision, now: Now) -> None:
         """Nothing: the result of the run has the holds."""
 
-    def event(self, kind: str, object: str, action: str, cause: str, outcome: str, message: str) -> None:  # noqa: A002
+    def event(self, kind: str, obj: str, action: str, cause: str, outcome: str, message: str, actor: str = "") -> None:
         """Nothing: `reconcile events` has them."""
 
 

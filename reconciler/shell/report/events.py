@@ -11,7 +11,7 @@ from reconciler.core.decision import Decision
 from reconciler.core.model.adopted import Adopted
 from reconciler.core.model.instant import Now
 from reconciler.core.model.ledger import Grant, Suspension
-from reconciler.core.model.ledger_fold import Outcome
+from reconciler.core.model.ledger_fold import Command, Outcome
 from reconciler.core.model.override import Force, Override
 from reconciler.core.model.reasons import Hold
 from reconciler.core.model.restart_request import Fate, Request
@@ -19,6 +19,7 @@ from reconciler.core.model.source_problem import OBJECT, named
 from reconciler.core.model.step import Step
 from reconciler.core.replicas.ends import End
 from reconciler.core.status.objects import replicas_of
+from reconciler.shell.clock import utc
 from reconciler.shell.report.followed import Followed, Reaction
 from reconciler.shell.store.audit import Event, HoldKey
 
@@ -104,6 +105,29 @@ def manifests_event(revision: str, commit: str, source: str, now: Now) -> Event:
     name = named(revision, commit)
     return Event(
         now.wall, "manifests", OBJECT, f"use revision {name}", "ManifestsChanged", "in force", f"read from {source}"
+    )
+
+
+def command_event(command: Command, now: Now) -> Event:
+    """The order of an operator, as it was taken: also one that changes nothing, so that each has one line with who gave it."""
+    request, obj, words = command.request, command.object, [command.verb, command.value]
+    if request is not None:
+        obj = request.object
+        words.append(command.object)
+        words.append(f"of container {request.only}" if request.only else "")
+    elif command.verb == "approve":
+        obj = ""
+        words.append(command.object)
+    elif obj == "*":
+        obj = ""
+        words.append("everything")
+    words += ["--force" if command.forced else "", "--probes" if command.probes else ""]
+    if command.until_wall:
+        words.append(f"until {utc(command.until_wall):%Y-%m-%dT%H:%M:%SZ}")
+    reason = (command.reason if request is None else request.reason) or "no reason given"
+    who = command.who or "unknown"
+    return Event(
+        now.wall, "command", obj, " ".join(word for word in words if word), "Ordered", f"by {who}", reason, who
     )
 
 

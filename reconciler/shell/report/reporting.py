@@ -12,13 +12,21 @@ from manifests.values.desired import SECOND, Desired
 from reconciler.core.decision import Decision
 from reconciler.core.model.instant import Now
 from reconciler.core.model.ledger import Ledger
-from reconciler.core.model.ledger_fold import Outcome, OutcomeKind
+from reconciler.core.model.ledger_fold import Command, Outcome, OutcomeKind
 from reconciler.core.model.step import Step
 from reconciler.core.replicas.ends import End
 from reconciler.shell import daemon_view
 from reconciler.shell.looks.triggers import Wake
 from reconciler.shell.looks.wake_pipe import SHOW
-from reconciler.shell.report.events import ADOPTION, LastReport, Pending, changes, end_event, manifests_event
+from reconciler.shell.report.events import (
+    ADOPTION,
+    LastReport,
+    Pending,
+    changes,
+    command_event,
+    end_event,
+    manifests_event,
+)
 from reconciler.shell.report.summary import AGES, decision_document, fingerprint
 from reconciler.shell.reporter import Reporter
 from reconciler.shell.store.audit import Event
@@ -79,9 +87,13 @@ class Reporting:
             grants=ledger.grants,
         )
 
-    def commands_read(self, verbs: Iterable[str]) -> None:
-        """After `SHOW`, a request of `status`, store the next decision even when it is unchanged."""
-        self._requested = self._requested or SHOW in verbs
+    def commands_read(self, commands: Iterable[Command], now: Now) -> None:
+        """Queue each order of an operator for the audit. After `SHOW`, a request of `status`, store the next decision even when it is unchanged."""
+        for command in commands:
+            if command.verb == SHOW:
+                self._requested = True
+            else:
+                self._events.append(command_event(command, now))
 
     def done(self, action: tuple[Step, Outcome, Now], revision: str) -> None:
         """Queue the outcome of a step for the audit, with the revision of the manifests in force. A skipped step is no event."""
@@ -189,13 +201,10 @@ class Reporting:
         self._decisions.clear()
         return documents
 
-    def _log(self, event: Event) -> None:
-        self._reporter.event(event.kind, event.object, event.step, event.cause, event.outcome, event.message)
-
     def _append(self) -> None:
         """Make rows of this revision of what has happened, and log it."""
         if self._done or self._events:
             for event in self._events:
-                self._log(event)
+                self._reporter.event(*event[1:])
             self._rows.append(Rows(self._done, self._revision, self._events))
             self._done, self._events = [], []

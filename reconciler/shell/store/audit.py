@@ -29,8 +29,8 @@ EVIDENCE_ALL = 2_000
 class AuditRow(NamedTuple):
     """Who did what, when and why. `wall` is in ns; `plan` is the plan's hash.
 
-    `kind` is `step`, `held`, `released`, `verdict`, `exit`, `request`, `evidence`, `suspended`, `resumed`, `ordered`, `ended`, `adopted`
-    or `left` (no longer a replica). `object` is the key of the subject; it is empty in rows of schema version 1.
+    `kind` is `step`, `held`, `released`, `verdict`, `exit`, `command`, `request`, `evidence`, `suspended`, `resumed`, `ordered`, `ended`,
+    `adopted` or `left` (no longer a replica). `actor` is the operation, of a `command` the operator. `object` is the key of the subject; it is empty in rows of schema version 1.
     """
 
     wall: int
@@ -165,7 +165,7 @@ class Audit(ABC):
 
 
 class Event(NamedTuple):
-    """One event, with fields of `AuditRow`. The writer of the row adds the actor and the revision."""
+    """One event, with fields of `AuditRow`. The writer of the row adds the revision, and the operation as actor of an event without one."""
 
     wall: int
     kind: str
@@ -174,6 +174,8 @@ class Event(NamedTuple):
     cause: str
     outcome: str
     message: str
+    actor: str = ""
+    """The operator, where it is an order of one."""
 
 
 class HoldKey(NamedTuple):

@@ -175,7 +175,7 @@ class BlockingMemory:
 
     def _row(self, event: Event, revision: str) -> AuditRow:
         fields = (event.step, event.cause, event.outcome, event.kind, event.object, event.message)
-        return AuditRow(event.wall, self.actor, revision, "", *fields)
+        return AuditRow(event.wall, event.actor or self.actor, revision, "", *fields)
 
     def reported_holds(self) -> Mapping[HoldKey, str]:
         """The holds of the last decision that an earlier process stored."""

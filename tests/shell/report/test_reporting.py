@@ -46,7 +46,7 @@ class Recorder:
     def finished(self, step: Step, outcome: Outcome) -> None:
         raise AssertionError(step, outcome)
 
-    def event(self, kind: str, object: str, action: str, cause: str, outcome: str, message: str) -> None:  # noqa: A002
+    def event(self, kind: str, obj: str, action: str, cause: str, outcome: str, message: str, actor: str = "") -> None:
         assert kind
 
     def note(self, text: str, *, level: int = logging.INFO) -> None:
