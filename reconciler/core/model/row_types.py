@@ -20,6 +20,11 @@ def members(kind: Hashable) -> Mapping[str, Any]:
     return {name: hint for name, hint in hints.items() if typing.get_origin(hint) is not typing.ClassVar}
 
 
+@cache
+def _parts(declared: Hashable) -> tuple[Any, tuple[Any, ...]]:
+    return typing.get_origin(declared), typing.get_args(declared)
+
+
 def row_type(ledger: type, section: str) -> Any:
     """The declared type of the values of one section: the X of `section: Mapping[str, X]`."""
     return typing.get_args(members(ledger)[section])[1]
@@ -27,7 +32,7 @@ def row_type(ledger: type, section: str) -> Any:
 
 def matches(value: Any, declared: Any) -> bool:
     """Whether a value, and everything in it, has the declared type. A bool is no int. What is declared loosely matches everything."""
-    origin, inner = typing.get_origin(declared), typing.get_args(declared)
+    origin, inner = _parts(declared)
     if origin in (typing.Union, types.UnionType):
         return any(matches(value, one) for one in inner)
     if origin is tuple:
