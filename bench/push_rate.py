@@ -27,6 +27,8 @@ TURNS = 4
 CONNECTIONS = 32
 FLOOD = 256
 QUIET = 100
+SENDER_TIME = 1_800_000_001 * 10**9
+"""The senders' clock, ns: a second after the start of the virtual clock of the world."""
 
 
 # --- the server process ---------------------------------------------------------------------------------------------
@@ -96,7 +98,13 @@ class Server:
         return float(self.process.stdout.readline())
 
     def request(self, instance: int, seq: int) -> bytes:
-        message = {"event": "ready", "generation": self.generations[instance], "boot": "b", "seq": seq}
+        message = {
+            "event": "ready",
+            "generation": self.generations[instance],
+            "boot": "b",
+            "seq": seq,
+            "time": SENDER_TIME + seq,
+        }
         body = json.dumps(message).encode()
         token = self.tokens[instance] if self.tokens else "0" * 64
         head = (

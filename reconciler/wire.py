@@ -141,22 +141,34 @@ def _locked_store(
         def opened() -> Store:
             return stack.enter_context((Store.open_or_read if stays else Store.open)(state, clock))
 
-        def reopened() -> Store:
-            """The store again after its files are gone, under a lock that other processes find."""
+        def lock_again() -> None:
+            """Take the lock of the directory that other processes find now. Raises Locked, StoreError."""
             nonlocal lock
             if not state.is_dir():
                 # Its file system may come back with everything in it.
                 next_step = f"restore it, or make an empty one: mkdir -m 700 {state}"
                 raise StoreError(state, "the state directory has vanished", next_step)
+            lock = stack.enter_context(Lock.acquire(state, operation, clock))
+
+        def reopened() -> Store:
+            """The store again after its files are gone, under a lock that other processes find."""
             if not lock.held():
-                lock = stack.enter_context(Lock.acquire(state, operation, clock))
+                lock_again()
             lock.record()
             return opened()
+
+        def alone() -> None:
+            if lock.held():
+                lock.keep_record()
+                return
+            if state.is_dir():
+                lock_again()  # at once, so that no other process takes it before the store is written again
+            raise StoreError(state, "it was removed or replaced while reconcile was using it", "restore it")
 
         store = opened()
         if store.recovered:
             reporter.note(store.recovered)
-        memory = StoreMemory(BlockingMemory(store, operation, reopened), note=reporter.note)
+        memory = StoreMemory(BlockingMemory(store, operation, reopened, alone), note=reporter.note)
         try:
             yield memory
         finally:

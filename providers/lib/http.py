@@ -19,8 +19,8 @@ from manifests.values.desired import SECOND
 from providers.errors import OutcomeUnknown, ProviderError, Rejected, Unreachable
 from providers.lib.secrets import Secret
 
-MAX_ANSWER = 512 * 1024 * 1024
-"""Octets of one answer. A longer one is refused, so that no server can fill the memory."""
+MAX_ANSWER = 256 * 1024 * 1024
+"""Octets of one answer, which is about a million record sets. A longer one is refused, so that no server can fill the memory."""
 
 MAX_PATIENCE = 3600
 """Seconds: a longer Retry-After counts as this, so that a mistake of the server does not stop us for days."""
@@ -107,7 +107,7 @@ class API:
     def _call(self, method: str, target: str, path: str, headers: Mapping[str, Secret], content: bytes | None) -> Reply:
         self._check_patience(target)
         sent = {name: _header(target, name, secret) for name, secret in headers.items()}
-        sent["Accept"] = "application/json"
+        sent |= {"Accept": "application/json", "Accept-Encoding": "identity"}
         if content is not None:
             sent["Content-Type"] = "application/json"
         try:
@@ -124,7 +124,10 @@ class API:
         end = self._steady() + WHOLE * self._timeout
         answer = bytearray()
         with self._session(path).stream(method, self._url + path, headers=headers, content=content) as response:
-            for piece in response.iter_bytes():
+            if response.headers.get("Content-Encoding", "identity") != "identity":
+                # A few octets of it may be gigabytes, all made before the first of them can be counted.
+                raise httpx.DecodingError("its answer is compressed, which was not asked for")
+            for piece in response.iter_raw():
                 answer += piece
                 if len(answer) > MAX_ANSWER:
                     raise httpx.ReadError(f"its answer has more than {MAX_ANSWER} octets")

@@ -4,6 +4,7 @@
   runtime in its container) is cannot-run. A command that this host has no process or descriptor for is unknown.
 - A command gets a session of its own, /dev/null as input and one pipe for both outputs, of which 10 KiB are kept and the
   first line is shown. The rest is read and dropped, so that a command with much output does not block.
+- The kernel limits memory, processor time, files and descriptors of the command; see `limits.py`.
 - A probe leaves nothing running: when its command ends or times out, all processes that it started are killed.
 - A command that survives SIGKILL (stuck in the kernel) gives up its place after a second. Its probe reports unknown and does not
   start the command again until the process has ended.
@@ -19,6 +20,7 @@ import time
 from dataclasses import dataclass
 
 from reconciler.probes import tree
+from reconciler.probes.limits import confine
 from reconciler.probes.slot import RUNNING, Finish, Slot, duration_text, printable
 from reconciler.probes.streak import CANNOT_RUN, FAIL, PASS, UNKNOWN
 
@@ -93,6 +95,7 @@ class ExecProber:
             env[tree.MARK] = f"{self._mark}:{self._number}"
             slot.stage = RUNNING
             pid, pipe = _spawn(program, spec.argv, env)
+            confine(pid, slot.timeout)
         except ValueError as error:  # text that the file system's encoding has no bytes for
             self._finish(slot, CANNOT_RUN, f"cannot run {printable(spec.argv[0])}: {printable(str(error))}")
             return

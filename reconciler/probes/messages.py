@@ -44,7 +44,8 @@ class Spec(NamedTuple):
     rules for its answer. `secure` says that gRPC uses TLS; `sni` is the name for TLS, empty for none; with `verify` the
     certificate must be valid for that name under the authorities `ca` (PEM; empty = the system's). `service` and `authority` are
     gRPC's, `http2` is the directory of its HTTP/2 library. `env` is the complete environment of an exec probe. `name` is a host
-    name to resolve for each probe (then `address` is empty), `allowed` the networks that it may lead to even if they are off limits.
+    name to resolve for each probe (then `address` is empty). `allowed` is set for addresses that manifests or DNS give: the networks
+    that it may lead to even if they are off limits; None for an observed address, which is not checked.
     """
 
     id: int
@@ -75,7 +76,7 @@ class Spec(NamedTuple):
     authority: str = ""
     http2: str = ""
     name: str = ""
-    allowed: tuple[str, ...] = ()
+    allowed: tuple[str, ...] | None = None
 
 
 LATE_BOUNDS: Final[tuple[int, ...]] = (

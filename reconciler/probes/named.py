@@ -102,7 +102,7 @@ class NamedProber:
         first_refusal, address_slots = "", []
         prober = self._prober(spec)
         for address in resolution.addresses:
-            reason = refusal(address, spec.allowed)
+            reason = refusal(address, spec.allowed or ())
             if reason:
                 first_refusal = first_refusal or f"{spec.name}: {reason}"
                 continue

@@ -14,7 +14,7 @@ from collections import deque
 from struct import pack
 
 from reconciler.probes.slot import CONNECTING, Finish, Slot, duration_text
-from reconciler.probes.streak import FAIL, UNKNOWN
+from reconciler.probes.streak import CANNOT_RUN, FAIL, UNKNOWN
 
 SETTLE = 100_000_000
 """How long a connection through a published port must stay open, ns: a proxy without a listener closes it within a few ms."""
@@ -81,6 +81,14 @@ class Net:
         Call `check_next_turn` or `watch` afterwards.
         """
         address = slot.sockaddr
+        if slot.allowed is not None:
+            from reconciler.probes.off_limits import refusal  # noqa: PLC0415  (only for addresses that manifests or DNS give)
+
+            # Here, because an address may have become this host's since the target was declared, and for each redirect.
+            reason = refusal(str(address[0]), slot.allowed)
+            if reason:
+                self.finish(slot, CANNOT_RUN, reason)
+                return False
         try:
             sock = socket.SocketType(socket.AF_INET if len(address) == 2 else socket.AF_INET6, _TYPE, 0)
         except OSError as error:

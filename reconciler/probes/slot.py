@@ -75,10 +75,12 @@ class Slot:
     `stalled` the total stall of the loop when the run began, `run_again` says that a due instant passed during the run.
     `sock`, `fd` and `buffer` belong to the prober during a run; `extra` is its own.
     `spec` is the whole declaration; only kinds that need more of it than the fields here keep it (not TCP, HTTP).
+    `allowed` are the networks that may be probed even if they are off limits; None = the address is not checked.
     `rules` say how to judge an HTTP answer. `hop` is None, or the request that follows a redirect and the number of redirects.
     """
 
     __slots__ = (
+        "allowed",
         "began",
         "buffer",
         "due",
@@ -118,6 +120,7 @@ class Slot:
     def __init__(self, spec: Spec, prober: Prober, pool: Pool, now: int) -> None:
         self.id = spec.id
         self.kind = spec.kind
+        self.allowed = spec.allowed
         self.began = now
         self.success = spec.success
         self.failure = spec.failure

@@ -146,6 +146,7 @@ def to_spec(target: Target, number: int, now: int, *, phase: bool, together: int
         valid_for=valid_for(probe),
         first=first_due(now, target.started, probe.initial_delay, period, offset, together),
         phase=offset,
+        allowed=target.allowed,
     )
     if probe.kind is ProbeKind.EXEC:
         return _exec(common, target)
@@ -153,7 +154,7 @@ def to_spec(target: Target, number: int, now: int, *, phase: bool, together: int
     if problem:
         return common._replace(note=problem)
     if target.address.endswith("."):
-        common = common._replace(address="", name=target.address[:-1], allowed=target.allowed or ())
+        common = common._replace(address="", name=target.address[:-1])
     if probe.kind is ProbeKind.TCP:
         return common._replace(kind=messages.PUBLISHED if target.published else messages.TCP)
     if probe.kind is ProbeKind.HTTP:

@@ -86,6 +86,8 @@ def push(
 ) -> Answer:
     """Push one event. Its sequence number is the host's time since boot, which only grows.
 
+    When the listener cannot know by the clock whether the message is new, it gives a challenge, and the push is repeated with it.
+
     Args:
         target: target and credentials.
         event: one of EVENTS.
@@ -99,7 +101,34 @@ def push(
     Raises:
         Failed: there was no answer.
     """
-    message: dict[str, object] = {"event": event, "boot": target.boot, "seq": time.clock_gettime_ns(_CLOCK)}
+    end = time.monotonic() + seconds
+    answer = exchange(target.address, _request(target, event, inflight, ""), seconds, wake)
+    challenge = _challenge_of(answer)
+    if challenge and (left := end - time.monotonic()) > 0:
+        answer = exchange(target.address, _request(target, event, inflight, challenge), left, wake)
+    return answer
+
+
+def _challenge_of(answer: Answer) -> str:
+    """The challenge in a refusal; empty without one. It is hexadecimal, and the listener gives one of 32 digits."""
+    if answer.status != 409:
+        return ""
+    try:
+        challenge = json.loads(answer.body)["challenge"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return ""
+    return challenge if isinstance(challenge, str) and len(challenge) <= 64 and challenge.isalnum() else ""
+
+
+def _request(target: Target, event: str, inflight: int | None, challenge: str) -> bytes:
+    message: dict[str, object] = {
+        "event": event,
+        "boot": target.boot,
+        "seq": time.clock_gettime_ns(_CLOCK),
+        "time": time.time_ns(),
+    }
+    if challenge:
+        message["challenge"] = challenge
     if target.generation:
         message["generation"] = target.generation
     if inflight is not None:
@@ -114,7 +143,7 @@ def push(
     ]
     if target.token:
         head.append(f"Reconciler-Signature: {sign(target.token, body)}")
-    return exchange(target.address, "\r\n".join([*head, "", ""]).encode() + body, seconds, wake)
+    return "\r\n".join([*head, "", ""]).encode() + body
 
 
 def message_of(answer: Answer) -> str:

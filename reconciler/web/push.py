@@ -30,6 +30,7 @@ REMEMBER_SECONDS = 1.0
 """Seconds that an answer waits until a new state is stored. The shipped client waits twice as long."""
 
 _BOOT = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
+_CHALLENGE = re.compile(r"[0-9a-f]{1,64}")
 _MAX_COUNT = 2**63 - 1
 
 REFUSED = Ruling(401, "refused")
@@ -42,7 +43,9 @@ class Receiver(Protocol):
     def allow(self, subject: str) -> bool:
         """Whether a sender may push now."""
 
-    def push(self, sender: Sender, event: PushEvent, boot: str, seq: int, inflight: int | None) -> Ruling:
+    def push(
+        self, sender: Sender, event: PushEvent, boot: str, seq: int, inflight: int | None, time: int, challenge: str
+    ) -> Ruling:
         """Take or refuse one push."""
 
     def name_of(self, container_id: str) -> str:
@@ -64,6 +67,8 @@ class _Message(NamedTuple):
     boot: str
     seq: int
     inflight: int | None
+    time: int
+    challenge: str
 
 
 def push_app(
@@ -92,6 +97,8 @@ def push_app(
         answer: dict[str, object] = {"message": ruling.why}
         if ruling.status == 200:
             answer["remembered"] = remembered
+        if ruling.challenge:
+            answer["challenge"] = ruling.challenge
         headers = {"retry-after": "1"} if ruling.status == 429 else None
         return JSONResponse(answer, status_code=ruling.status, headers=headers)
 
@@ -185,7 +192,12 @@ def _read(raw: dict[str, Any] | None) -> _Message | Ruling:
         return Ruling(400, f"seq must be an integer from 0 to {_MAX_COUNT}")
     if inflight is not None and not _is_count(inflight):
         return Ruling(400, "inflight must be the number of requests in flight, or be omitted")
-    return _Message(PushEvent(event), boot, seq, inflight)
+    time, challenge = raw.get("time", 0), raw.get("challenge", "")
+    if not _is_count(time):
+        return Ruling(400, "time must be the nanoseconds since 1970, or be omitted")
+    if challenge != "" and not (isinstance(challenge, str) and _CHALLENGE.fullmatch(challenge)):
+        return Ruling(400, "challenge must be that of the last answer, or be omitted")
+    return _Message(PushEvent(event), boot, seq, inflight, time, challenge)
 
 
 def _is_count(value: object) -> TypeGuard[int]:

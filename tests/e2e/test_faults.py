@@ -13,6 +13,8 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from reconciler.core.model.reasons import Rule
+from reconciler.shell.clock import SystemClock
+from reconciler.shell.store.lock import Lock
 from tests.e2e.faults_world import Disk, World
 
 SOAK_SECONDS = float(os.environ.get("SOAK_SECONDS", "12"))
@@ -275,3 +277,44 @@ def mend(world: World, disk: Disk) -> None:
         switch.unlink()
     world.limit("nofile", USUAL)
     world.declare()
+
+
+# --- another state directory at the same path -----------------------------------------------------------------------
+
+
+def replaced(world: World) -> None:
+    """The state directory is renamed, and an empty one is in its place."""
+    new = world.state.with_name("new")
+    new.mkdir(0o700)
+    world.state.rename(world.state.with_name("away"))
+    new.rename(world.state)
+
+
+def test_a_daemon_takes_the_lock_of_a_directory_in_place_of_its_own(world):
+    world.start()
+    replaced(world)
+    world.until((world.state / "lock").exists)
+    code, out = world.run("--once")
+    assert code == 5, out
+    assert f"locked by pid {world.pid}" in out
+
+
+def test_a_daemon_ends_when_another_process_holds_the_new_directory(world):
+    world.start()
+    new = world.state.with_name("new")
+    with Lock.acquire(new, "reconcile --once", SystemClock()):
+        world.state.rename(world.state.with_name("away"))
+        new.rename(world.state)
+        world.kill_replica(min(world.weights()))
+        assert world.daemon.wait(60) == 5
+    assert f"locked by pid {os.getpid()}" in world.logged()
+
+
+def test_removed_lock_files_let_no_second_process_in_and_are_written_again(world):
+    world.start()
+    for file in world.state.glob("lock*"):
+        file.unlink()
+    code, out = world.run("--once")
+    assert code == 5, out
+    assert f"locked by pid {world.pid}" in out
+    world.until((world.state / "lock.owner").exists)

@@ -67,15 +67,21 @@ def fewest_running(world: World, *nodes: str) -> list[int]:
 
 def guard_silent(world: World) -> None:
     """From now on no weight of a container on a silent node is changed, and none of its addresses leaves the name."""
-    silent = [item for node in world.silent for item in world.outside.nodes[node].values()]
+    silent = [item for node in world.hosts.silent_since for item in world.outside.nodes[node].values()]
     published = {item.address for item in silent} & set(world.published())
 
     def check(action: Action) -> None:
-        if world.silent:
+        if world.hosts.silent_since:
             assert not (isinstance(action, SetWeight) and action.name in {item.name for item in silent}), action
             assert published <= set(world.published())
 
     world.checks.append(check)
+
+
+def end_silence(world: World) -> None:
+    """Every node answers again."""
+    for node in tuple(world.hosts.silent_since):
+        world.hosts.end_silence(node)
 
 
 def status(world: World):
@@ -87,7 +93,7 @@ def status(world: World):
 
 def test_a_rolling_rollout_goes_on_for_the_other_nodes(make):
     world = make()
-    world.silent.add(SILENT)
+    world.hosts.silence(SILENT)
     world.run(60 * SECOND)
     guard_silent(world)
     running = fewest_running(world, *NODES[:3])
@@ -98,7 +104,7 @@ def test_a_rolling_rollout_goes_on_for_the_other_nodes(make):
     assert min(running) >= 3
     row = world.memory.ledger().rollouts["workload/web"]
     assert row.of(spec(image="v2").revision).standing is Standing.SCHEDULED
-    world.silent.clear()
+    end_silence(world)
     world.run(600 * SECOND)
     assert set(on(world, *NODES)) == {replica(ordinal, V2) for ordinal in range(4)}
     assert world.memory.ledger().rollouts["workload/web"].active == spec(image="v2").revision
@@ -108,7 +114,7 @@ def test_a_rolling_rollout_goes_on_for_the_other_nodes(make):
 
 def test_a_budget_without_room_for_the_unknown_one_holds_the_rollout(make):
     world = make(max_unavailable=0)
-    world.silent.add(SILENT)
+    world.hosts.silence(SILENT)
     running = fewest_running(world, *NODES[:3])
     world.push(shop(image="v2", max_unavailable=0))
     world.run(300 * SECOND)
@@ -121,7 +127,7 @@ def test_a_budget_without_room_for_the_unknown_one_holds_the_rollout(make):
 def test_recreation_counts_the_unknown_replica_as_unavailable(make, max_unavailable, goes_on):
     fields = {"strategy": Strategy.RECREATE, "max_unavailable": max_unavailable}
     world = make(**fields)
-    world.silent.add(SILENT)
+    world.hosts.silence(SILENT)
     world.run(60 * SECOND)
     guard_silent(world)
     running = fewest_running(world, *NODES[:3])
@@ -130,7 +136,7 @@ def test_recreation_counts_the_unknown_replica_as_unavailable(make, max_unavaila
     assert min(running) >= 4 - max_unavailable
     up = {name for name, state in on(world, *NODES[:3]).items() if state is ContainerState.RUNNING}
     assert up == {replica(ordinal, V2 if goes_on else V1) for ordinal in range(3)}
-    world.silent.clear()
+    end_silence(world)
     world.run(900 * SECOND)
     assert set(on(world, *NODES)) == {replica(ordinal, V2) for ordinal in range(4)}
 
@@ -138,7 +144,7 @@ def test_recreation_counts_the_unknown_replica_as_unavailable(make, max_unavaila
 @pytest.mark.parametrize("strategy", sorted(STAGED))
 def test_the_traffic_never_moves_to_a_revision_with_unknown_replicas(make, strategy):
     world = make(strategy=strategy)
-    world.silent.add(SILENT)
+    world.hosts.silence(SILENT)
     world.run(60 * SECOND)
     guard_silent(world)
     world.push(shop(image="v2", strategy=strategy))
@@ -149,7 +155,7 @@ def test_the_traffic_never_moves_to_a_revision_with_unknown_replicas(make, strat
     assert history.active == spec().revision
     assert history.of(spec(image="v2").revision).standing is Standing.SCHEDULED
     assert any(SILENT in wait.message for wait in world.tape.last.waits)
-    world.silent.clear()
+    end_silence(world)
     world.run(900 * SECOND)
     assert set(on(world, *NODES)) == {replica(ordinal, V2) for ordinal in range(4)}
     assert world.memory.ledger().rollouts["workload/web"].active == spec(image="v2").revision
@@ -162,7 +168,7 @@ def test_a_canary_keeps_its_share_while_one_of_its_replicas_is_unknown(make):
     world.push(shop(image="v2", **fields))
     world.run(60 * SECOND)
     assert world.weights()[replica(0, V2)] > 0
-    world.silent.add(SILENT)
+    world.hosts.silence(SILENT)
     before = None
     for _ in range(10):
         world.run(60 * SECOND)
@@ -171,7 +177,7 @@ def test_a_canary_keeps_its_share_while_one_of_its_replicas_is_unknown(make):
         assert history.of(spec(image="v2").revision).step == 0
         assert before in (None, world.weights())
         before = world.weights()
-    world.silent.clear()
+    end_silence(world)
     world.run(600 * SECOND)
     assert world.memory.ledger().rollouts["workload/web"].active == spec(image="v2").revision
 
@@ -181,7 +187,7 @@ def test_a_canary_keeps_its_share_while_one_of_its_replicas_is_unknown(make):
 
 def test_a_crashed_and_an_unhealthy_replica_elsewhere_heal(make):
     world = make()
-    world.silent.add(SILENT)
+    world.hosts.silence(SILENT)
     world.run(60 * SECOND)
     guard_silent(world)
     world.runtimes["node-a"].exit(replica(0))
@@ -196,7 +202,7 @@ def test_a_crashed_and_an_unhealthy_replica_elsewhere_heal(make):
 
 def test_an_unready_replica_loses_its_weight_and_its_address(make):
     world = make()
-    world.silent.add(SILENT)
+    world.hosts.silence(SILENT)
     world.run(60 * SECOND)
     guard_silent(world)
     world.apps.mute.add(replica(1))
@@ -211,7 +217,7 @@ def test_an_unready_replica_loses_its_weight_and_its_address(make):
 
 def test_a_replica_that_vanished_is_created_where_its_node_answers(make):
     world = make()
-    world.silent.add(SILENT)
+    world.hosts.silence(SILENT)
     world.run(60 * SECOND)
     guard_silent(world)
     world.runtimes["node-b"].vanish(replica(1))
@@ -222,7 +228,7 @@ def test_a_replica_that_vanished_is_created_where_its_node_answers(make):
 
 def test_a_scale_up_and_a_scale_down_go_on_elsewhere(make):
     world = make()
-    world.silent.add(SILENT)
+    world.hosts.silence(SILENT)
     world.push(shop(replicas=8))
     world.run(120 * SECOND)
     assert set(on(world, *NODES[:3])) == {replica(ordinal) for ordinal in (0, 1, 2, 4, 5, 6, 7)}
@@ -230,7 +236,7 @@ def test_a_scale_up_and_a_scale_down_go_on_elsewhere(make):
     world.run(300 * SECOND)
     assert set(on(world, *NODES[:3])) == {replica(0), replica(1)}
     assert world.weights()[replica(3)] == 100
-    world.silent.clear()
+    end_silence(world)
     world.run(300 * SECOND)
     assert set(on(world, *NODES)) == {replica(0), replica(1)}
     assert len(world.published()) == 2
@@ -239,7 +245,7 @@ def test_a_scale_up_and_a_scale_down_go_on_elsewhere(make):
 def test_a_node_that_is_added_while_another_is_silent_gets_no_copies(make):
     """With another list of nodes the place of the unknown replica may change; it may still run where it was."""
     world = make(nodes=NODES[:2], replicas=4)
-    world.silent.add("node-b")
+    world.hosts.silence("node-b")
     world.push(shop(nodes=NODES[:3], replicas=4))
     world.run(300 * SECOND)
     names = [name for node in NODES for name in on(world, node)]
@@ -252,13 +258,14 @@ def test_a_node_that_is_added_while_another_is_silent_gets_no_copies(make):
 
 def test_nothing_is_done_while_no_node_answers(make):
     world = make()
-    world.silent.update(NODES)
+    for node in NODES:
+        world.hosts.silence(node)
     world.push(shop(image="v2"))
     before, written = world.snapshot(), len(world.traffic.writes)
     world.run(900 * SECOND)
     assert world.snapshot() == before
     assert len(world.traffic.writes) == written
-    world.silent.clear()
+    end_silence(world)
     world.run(600 * SECOND)
     assert set(on(world, *NODES)) == {replica(ordinal, V2) for ordinal in range(4)}
 
@@ -268,7 +275,7 @@ def test_a_node_that_was_never_read_keeps_its_members(make):
     world = make()
     world.kill()
     world.memory.rows.clear()
-    world.silent.add(SILENT)
+    world.hosts.silence(SILENT)
     before = world.published(), world.weights()
     world.run(600 * SECOND)
     assert (world.published(), world.weights()) == before
@@ -277,7 +284,7 @@ def test_a_node_that_was_never_read_keeps_its_members(make):
 
 def test_the_program_knows_after_a_restart_what_is_on_a_silent_node(make):
     world = make()
-    world.silent.add(SILENT)
+    world.hosts.silence(SILENT)
     world.restart()
     guard_silent(world)
     world.runtimes["node-b"].vanish(replica(1))
@@ -288,7 +295,7 @@ def test_the_program_knows_after_a_restart_what_is_on_a_silent_node(make):
 
 def test_the_hold_names_the_node_the_replicas_and_since_when(make):
     world = make()
-    world.silent.add(SILENT)
+    world.hosts.silence(SILENT)
     world.run(30 * SECOND)
     began = world.clock.now().steady
     world.run(300 * SECOND)
@@ -306,7 +313,7 @@ def test_a_balancer_address_stays_while_its_endpoints_may_live(make):
     """All known endpoints fail, but the one on the silent node may serve: its balancer's address is not withdrawn."""
     world = make(publish=Publish.BALANCER)
     before = world.published()
-    world.silent.add(SILENT)
+    world.hosts.silence(SILENT)
     world.run(60 * SECOND)
     world.apps.mute |= {replica(ordinal) for ordinal in range(3)}
     world.run(300 * SECOND)
@@ -329,9 +336,9 @@ events = st.one_of(
 def happen(world: World, event: tuple[str, object], strategy: Strategy) -> None:
     kind, value = event
     if kind == "silent":
-        world.silent.add(str(value))
+        world.hosts.silence(str(value))
     elif kind == "answers":
-        world.silent.discard(str(value))
+        world.hosts.end_silence(str(value))
     elif kind == "image":
         world.push(shop(image=value, strategy=strategy))
     elif kind == "kill":
@@ -344,7 +351,7 @@ def happen(world: World, event: tuple[str, object], strategy: Strategy) -> None:
                         world.runtimes[node].exit(name)
                     elif kind == "sick":
                         world.apps.sick.add(item.generation)
-                    elif node not in world.silent:
+                    elif not world.hosts.is_silent(node):
                         world.runtimes[node].vanish(name)
     world.run((int(str(value)) if kind == "run" else 20) * SECOND)
 
@@ -367,7 +374,7 @@ def test_no_story_of_silent_nodes_doubles_a_replica_or_ends_unconverged(strategy
     try:
         for event in story:
             happen(world, event, strategy)
-        world.silent.clear()
+        end_silence(world)
         world.apps.sick.clear()
         world.run(3600 * SECOND)
         wanted = world.shop.specs[0].revision[:8]

@@ -1,12 +1,14 @@
 """Exec probes: exits, time-outs, and no process left behind."""
 
 import os
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from providers.facts import ProbeValue
+from reconciler.probes import limits
 from reconciler.probes.tree import MARK, mark_of
 from tests.probes.helpers import MS, PATIENCE, Watch, command, target
 from tests.probes.servers import answers, serving
@@ -176,3 +178,35 @@ def test_the_engine_keeps_no_zombies(watch: Watch) -> None:
     while children.read_text().split():
         assert time.monotonic() < deadline
         time.sleep(0.005)
+
+
+def test_the_kernel_limits_a_command_and_what_it_starts(watch: Watch) -> None:
+    """`ulimit` of a child of the command: core, processor time, private memory and file size in KiB or blocks, files."""
+    script = "sh -c 'ulimit -c; ulimit -t; ulimit -d; ulimit -f; ulimit -Sn; ulimit -Hn' | tr '\\n' ' '; exit 1"
+    watch.engine.set_targets([command("a", "sh", "-c", f"sleep 0.2; {script}", timeout=3000 * MS)])
+    values = [int(word) for word in watch.of("a").detail.removeprefix("exit 1: ").split()]
+    assert values == [
+        0,
+        3 * (os.cpu_count() or 1) + limits.CPU_RESERVE,
+        limits.memory() // 1024,
+        limits.FILE_OCTETS // 512,
+        *limits.DESCRIPTORS,
+    ]
+
+
+def test_a_command_that_takes_all_memory_fails_and_not_the_host(watch: Watch) -> None:
+    script = (
+        "import os; os.write(1, b'begun\\n'); x = bytearray(os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE'))"
+    )
+    watch.engine.set_targets(
+        [command("a", sys.executable, "-c", f"import time; time.sleep(0.2); {script}", failure_threshold=1)]
+    )
+    assert watch.of("a").value is ProbeValue.FAIL
+
+
+def test_a_command_that_writes_without_end_is_stopped_at_the_limit(watch: Watch, tmp_path: Path) -> None:
+    big = tmp_path / "big"
+    script = f"sleep 0.2; dd if=/dev/zero of={big} bs=1 seek={limits.FILE_OCTETS} count=1 2>&1"
+    watch.engine.set_targets([command("a", "sh", "-c", script, failure_threshold=1)])
+    assert watch.of("a").value is ProbeValue.FAIL
+    assert not big.exists() or big.stat().st_size <= limits.FILE_OCTETS

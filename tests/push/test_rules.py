@@ -1,5 +1,6 @@
 """The rules for pushes, without sockets: replays, generations, draining, limits, and silent senders."""
 
+import json
 from dataclasses import replace
 
 from hypothesis import given
@@ -310,3 +311,14 @@ def test_a_stored_push_is_a_row_and_does_not_hide_a_lost_ledger():
     ledger = Ledger(pushes={"c1": row})
     assert from_rows(to_rows(ledger)) == ledger
     assert is_empty(ledger)
+
+
+def test_an_older_row_without_a_time_is_read():
+    ledger = Ledger(
+        pushes={"c1": PushRow(FIRST, "ready", Instant(1, 2, "b"), Instant(1, 2, "b"), "b1", 7, None, "", ())}
+    )
+    rows = {
+        key: json.dumps(json.loads(text)[:-1]) if key[0] == "pushes" else text for key, text in to_rows(ledger).items()
+    }
+    assert rows != to_rows(ledger)
+    assert from_rows(rows) == ledger

@@ -135,8 +135,6 @@ class World:
         self.checks: list[Callable[[Action], None]] = []
         self.traffic = Traffic(lambda: self.clock.now().steady, self.snapshot, self._check)
         self.faults: dict[str, list[Fault]] = {}
-        self.silent: set[str] = set()
-        """Providers that answer neither looks nor calls."""
         context = Context(INSTANCE, "/nowhere")
         settings = MemorySettings()
         self.outside.nodes.update((node, {}) for node in nodes)
@@ -409,8 +407,6 @@ class Life:
             name = provider.name  # type: ignore[attr-defined]
 
             def script(call: Call) -> Fault:
-                if name in self.world.silent:
-                    return Fault.UNREACHABLE
                 left = self.world.faults.get(name)
                 return left.pop(0) if left and call.verb == "perform" else Fault.NONE
 

@@ -188,3 +188,15 @@ async def test_a_silent_node_keeps_the_pushes_of_its_own_containers_only(world, 
         world.clock.advance(61 * SECOND)
     world.tick()
     assert (container in world.ledger.pushes) is listed
+
+
+async def test_a_sender_that_the_kernel_names_needs_no_time(world):
+    source = Source(world)
+    for number in range(40):
+        source.boot = f"b{number}"
+        assert source.push(READY) == 200
+    container = world.generation().container_id
+    timed = world.pushing.push(Sender(container=container), READY, "timed", 1, None, time=world.clock.now().wall)
+    assert timed.status == 200
+    source.boot = "by-hand"
+    assert source.push(DRAINING) == 200

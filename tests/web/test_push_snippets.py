@@ -4,6 +4,7 @@ import asyncio
 import os
 import re
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,8 @@ async def run(shell: list[str], program: str, world: PushWorld) -> tuple[int, st
 @pytest.fixture
 async def world(tmp_path: Path) -> PushWorld:
     world = PushWorld(tmp_path)
+    world.clock.step_wall(time.time_ns() - world.clock.now().wall)  # the snippets send their time
+    world.begin()
     world.create()
     await world.look()
     return world
@@ -51,7 +54,7 @@ async def world(tmp_path: Path) -> PushWorld:
 async def test_the_snippet_for_a_bare_shell_signs_a_push_over_tcp(world, shell, tmp_path):
     tools = tmp_path / "tools"
     tools.mkdir()
-    for name in ("cut", "printf", "sed", "sha256sum", "timeout", "tr", "wget"):
+    for name in ("cut", "date", "printf", "sed", "sha256sum", "timeout", "tr", "wget"):
         (tools / name).symlink_to(shutil.which("busybox"))
     async with world.listening():
         code, out = await run(shell, f"PATH={tools}\n{snippet('busybox')}push ready", world)

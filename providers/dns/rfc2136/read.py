@@ -59,9 +59,11 @@ class Zone(NamedTuple):
 class Sets:
     """Gathers records into record sets. Few objects per set: their number decides how long a big zone takes."""
 
-    __slots__ = ("_many", "_sets")
+    __slots__ = ("_many", "_sets", "text")
 
     def __init__(self) -> None:
+        self.text = 0
+        """Characters of all names and values so far."""
         self._sets: dict[RecordKey, RecordSet] = {}
         self._many: dict[RecordKey, list[str]] = {}
 
@@ -70,6 +72,7 @@ class Sets:
         if record.rdclass != wire.CLASS_IN:
             raise wire.Malformed(f"the answer contains a record of class {record.rdclass}")
         value = wire.value_at(message, record, names)
+        self.text += len(record.owner) + len(value)
         key = RecordKey(record.owner, wire.type_text(record.type))
         known = self._sets.get(key)
         if known is None:

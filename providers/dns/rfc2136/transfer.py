@@ -13,8 +13,22 @@ from providers.dns.rfc2136.read import Server, Sets, Zone
 from providers.dns.rfc2136.refusals import NOERROR, allow_transfer, bad_signature, read_refused
 from providers.facts import RecordKey, RecordSet
 
-MAX_RECORDS = 5_000_000
-"""Records in one transfer, at most, so that no server can fill the memory."""
+
+class Bounds(NamedTuple):
+    """What one transfer may have at most, so that no server can fill the memory.
+
+    Attributes:
+        records: records. A short one was measured to take 400 octets of memory.
+        octets: octets of all messages. A zone of 5 million short records has about 200 MB.
+        text: characters of all names and values: a name of 255 octets is two octets in a compressed message.
+    """
+
+    records: int = 5_000_000
+    octets: int = 1 << 30
+    text: int = 1 << 29
+
+
+BOUNDS = Bounds()
 
 
 class _Refused(Exception):
@@ -25,7 +39,7 @@ class _Refused(Exception):
         self.rcode = rcode
 
 
-def transfer(server: Server, connection: Connection, signer: Signer | None, zone: str) -> Zone:
+def transfer(server: Server, connection: Connection, signer: Signer | None, zone: str, bounds: Bounds = BOUNDS) -> Zone:
     """A whole zone.
 
     Raises:
@@ -34,7 +48,7 @@ def transfer(server: Server, connection: Connection, signer: Signer | None, zone
     """
     message_id, whole = number(), _Whole(zone)
     try:
-        _receive(connection, signer, message_id, wire.query(message_id, zone, wire.AXFR), whole)
+        _receive(connection, signer, message_id, wire.query(message_id, zone, wire.AXFR), whole, bounds)
         return whole.zone()
     except _Refused as refused:
         raise read_refused(zone, "a transfer", refused.rcode, server.reading_key) from None
@@ -47,12 +61,19 @@ def transfer(server: Server, connection: Connection, signer: Signer | None, zone
 
 
 def catch_up(
-    server: Server, connection: Connection, signer: Signer | None, zone: str, known: Zone, serial: int
+    server: Server,
+    connection: Connection,
+    signer: Signer | None,
+    zone: str,
+    known: Zone,
+    serial: int,
+    bounds: Bounds = BOUNDS,
 ) -> Zone | None:
     """The present zone, from the known zone and the changes since.
 
     Args:
         server, connection, signer, zone: the server, the connection, its signer and the zone.
+        bounds: of the answer.
         known: the known zone.
         serial: the server's present serial.
 
@@ -68,7 +89,7 @@ def catch_up(
         return None
     message_id, changes = number(), _Changes(zone, known)
     try:
-        _receive(connection, signer, message_id, wire.changes_query(message_id, zone, known.serial), changes)
+        _receive(connection, signer, message_id, wire.changes_query(message_id, zone, known.serial), changes, bounds)
         return changes.zone()
     except (_Refused, wire.Malformed):
         return None
@@ -82,6 +103,10 @@ class _Consumer(Protocol):
     """Consumes the records of a transfer, in their order."""
 
     @property
+    def text(self) -> int:
+        """Characters of the names and values consumed so far."""
+
+    @property
     def done(self) -> bool:
         """Whether the last record was consumed."""
 
@@ -90,13 +115,16 @@ class _Consumer(Protocol):
 
 
 def _receive(
-    connection: Connection, signer: Signer | None, message_id: int, request: bytes, consumer: _Consumer
+    connection: Connection, signer: Signer | None, message_id: int, request: bytes, consumer: _Consumer, bounds: Bounds
 ) -> None:
     """Send a request and pass all records of its answer to `consumer`, until that is done."""
     verifier = connection.send(request, signer, many=True)
-    count = 0
+    count = octets = 0
     while not consumer.done:
         message = wire.parse(connection.receive())
+        octets += len(message.wire)
+        if octets > bounds.octets:
+            raise wire.Malformed(f"the transfer has more than {bounds.octets} octets")
         names: dict[int, str] = {}
         if message.id != message_id or not message.flags & wire.RESPONSE:
             raise wire.Malformed("the server sent an answer without a request")
@@ -115,10 +143,12 @@ def _receive(
             if consumer.done:
                 raise wire.Malformed("records follow the closing SOA")
             consumer.take(message, record, names)
+        if consumer.text > bounds.text:
+            raise wire.Malformed(f"the names and values of the zone have more than {bounds.text} characters")
         verifier.check(message, tsig)
         count += message.answers
-        if count > MAX_RECORDS:
-            raise wire.Malformed(f"the zone has more than {MAX_RECORDS} records")
+        if count > bounds.records:
+            raise wire.Malformed(f"the zone has more than {bounds.records} records")
     if not verifier.complete:
         raise BadSignature("the last message of the transfer is not signed")
 
@@ -133,6 +163,10 @@ class _Whole:
         self._name, self._first, self._last = name, first, first
         self._sets = Sets()
         self.done = False
+
+    @property
+    def text(self) -> int:
+        return self._sets.text
 
     def take(self, message: wire.Message, record: wire.Record, names: dict[int, str]) -> None:
         if record.type == wire.SOA:
@@ -176,6 +210,11 @@ class _Changes:
         self._touched: dict[RecordKey, _Touched] = {}
         self._whole: _Whole | None = None
         self._ended = False
+        self._text = 0
+
+    @property
+    def text(self) -> int:
+        return self._text if self._whole is None else self._whole.text
 
     @property
     def done(self) -> bool:
@@ -229,6 +268,7 @@ class _Changes:
         if key.type == "RRSIG":
             raise wire.Malformed("signatures at one name have different TTLs, and the known zone has only one")
         value = wire.value_at(message, record, names)
+        self._text += len(record.owner) + len(value)
         touched = self._touched.get(key)
         if touched is None:
             before = self._known.records.get(key, RecordSet(record.ttl, ()))

@@ -14,6 +14,7 @@ import botocore.exceptions as aws
 from botocore.parsers import ResponseParserError
 
 from manifests.values.desired import SECOND
+from providers.dns.route53.answers import BoundedSession
 from providers.dns.route53.settings import Route53Settings
 from providers.errors import Conflict, OutcomeUnknown, ProviderError, Rejected, Unreachable
 from providers.lib.rate import Bucket, Rate
@@ -187,7 +188,11 @@ class Client:
             # One try: the caller decides about retries, and looks first.
             retries={"total_max_attempts": 1},
         )
-        return session.client("route53", config=config, endpoint_url=settings.endpoint or None)
+        client = session.client("route53", config=config, endpoint_url=settings.endpoint or None)
+        # boto3 has no public name for its session. Without this one, no answer would be bounded, so a missing one is an error.
+        endpoint: Any = client._endpoint  # type: ignore[attr-defined]
+        endpoint.http_session = BoundedSession(endpoint.http_session, settings.timeout, self._steady)
+        return client
 
 
 def _new(steady: Callable[[], int]) -> tuple[Bucket, Bucket]:

@@ -6,6 +6,7 @@ names them, and they are read if this user may. Otherwise the finding has the li
 
 import os
 import shlex
+import stat
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +16,12 @@ from providers.endpoints.haproxy.socket import Session, converse
 from providers.endpoints.haproxy.state import AGENT_ENABLED, Slots, Table, table
 from providers.endpoints.haproxy.tables import algorithms, parse_servers
 from providers.errors import Unreachable
+
+MAX_FILE = 16 * 1024 * 1024
+"""Octets of one configuration file that is read."""
+
+MAX_FILES = 1_000
+"""Most configuration files that are read."""
 
 SECTIONS = frozenset(
     (
@@ -191,6 +198,18 @@ def _same_state_file(sections: Sequence[Section], state: str) -> bool:
     return os.path.normpath(os.path.join(settings.get("server-state-base", ""), name)) == os.path.normpath(state)
 
 
+def _text(path: Path) -> str:
+    """The text of a regular file: HAProxy names it, so it may be any file of this host, also one without an end."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise ValueError(f"{path} is not a regular file")
+        data = file.read(MAX_FILE + 1)
+    if len(data) > MAX_FILE:
+        raise ValueError(f"{path} has more than {MAX_FILE} octets")
+    return data.decode("utf-8")
+
+
 def _texts(paths: str, pid: int) -> list[str]:
     """The configuration files that HAProxy names, separated by semicolons; relative paths start in its own directory."""
     if not paths:
@@ -199,5 +218,7 @@ def _texts(paths: str, pid: int) -> list[str]:
     for name in paths.split(";"):
         path = Path(name) if os.path.isabs(name) else Path(os.readlink(f"/proc/{pid}/cwd"), name)
         parts = sorted(path.glob("*.cfg")) if path.is_dir() else [path]
-        texts += [part.read_text(encoding="utf-8") for part in parts]
+        texts += [_text(part) for part in parts[:MAX_FILES]]
+        if len(texts) > MAX_FILES:
+            raise ValueError(f"HAProxy names more than {MAX_FILES} files")
     return texts

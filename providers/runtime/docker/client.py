@@ -4,9 +4,12 @@ Only this module uses the package: it is imported with the first call, so that c
 that it can be replaced. Requests and answers are the engine's own JSON.
 """
 
+import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from providers.errors import Conflict, Gone, OutcomeUnknown, ProviderError, Rejected, Unreachable
@@ -21,6 +24,17 @@ CONNECT_SECONDS = 3.0
 
 READ_SECONDS = 20.0
 """How long the engine may be silent in an answer: less than the deadline of a whole call, 30 s."""
+
+MAX_ANSWER = 64 * 1024 * 1024
+"""Octets of one answer; a list of 10,000 containers has about 15 million. A longer one is refused before it is held in memory."""
+
+MAX_REFUSAL = 64 * 1024
+"""Octets that are read of an answer that refuses a request."""
+
+ANSWER_TIMES = 2
+"""A whole answer may take this many times the time that the engine may be silent."""
+
+_CHUNK = 64 * 1024
 
 _NOT_SENT = (FileNotFoundError, ConnectionRefusedError, PermissionError, NotADirectoryError)
 """Errors of connecting: the request was never sent."""
@@ -48,6 +62,17 @@ NETWORK_NAMESPACES = (
 
 JSON = Any
 """A value of the engine's JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole answer of the engine."""
+
+    content: bytes
+
+    def json(self) -> JSON:
+        """Its JSON. Raises ValueError."""
+        return json.loads(self.content)
 
 
 class EngineClient:
@@ -88,13 +113,11 @@ class EngineClient:
 
     def libpod(self, path: str, target: str) -> JSON:
         """A read from Podman's own API. Raises as `get`."""
-        with self.request("GET", path, target, api=LIBPOD_API) as answer:
-            try:
-                return answer.json()
-            except ValueError as error:
-                raise Unreachable(
-                    target, f"the engine's answer to {path} is not JSON", "check the engine's log"
-                ) from error
+        answer = self.request("GET", path, target, api=LIBPOD_API)
+        try:
+            return answer.json()
+        except ValueError as error:
+            raise Unreachable(target, f"the engine's answer to {path} is not JSON", "check the engine's log") from error
 
     def post(self, path: str, target: str, body: JSON = None, *, patience: float = 0.0, **params: str) -> JSON:
         """A write; its JSON object, or None when the answer has none.
@@ -133,14 +156,47 @@ class EngineClient:
         params: dict[str, str] | None = None,
         body: JSON = None,
         patience: float = 0.0,
-        stream: bool = False,
-        headers: dict[str, str] | None = None,
         api: str = "",
-    ) -> "requests.Response":
-        """One request. `api` selects another API than Docker's. With `stream` the caller reads the body and closes the answer.
+    ) -> Answer:
+        """One request and its whole answer. `api` selects another API than Docker's.
 
         Keyword arguments are those of an HTTP request, so there are many. Raises as `post`.
         """
+        end = time.monotonic() + ANSWER_TIMES * self._read_seconds + patience
+        with (
+            self._calling(target, write=method != "GET"),
+            self._send(method, path, target, params=params, body=body, patience=patience, api=api) as answer,
+        ):
+            return Answer(_whole(answer, end))
+
+    def stream(
+        self,
+        method: str,
+        path: str,
+        target: str,
+        *,
+        params: dict[str, str] | None = None,
+        body: JSON = None,
+        patience: float = 0.0,
+        headers: dict[str, str] | None = None,
+        api: str = "",
+    ) -> "requests.Response":
+        """As `request`, but the caller reads the body, with a limit of its own, and closes the answer."""
+        return self._send(method, path, target, params=params, body=body, patience=patience, headers=headers, api=api)
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        target: str,
+        *,
+        params: dict[str, str] | None,
+        body: JSON,
+        patience: float,
+        headers: dict[str, str] | None = None,
+        api: str = "",
+    ) -> "requests.Response":
+        """The answer without its body. Raises as `post`."""
         with self._calling(target, write=method != "GET"):
             if not self._reached:
                 # The package leaks a socket when no engine listens; a separate connection finds that out first.
@@ -152,7 +208,7 @@ class EngineClient:
                 params=params,
                 json=body,
                 headers=headers,
-                stream=stream,
+                stream=True,
                 timeout=(CONNECT_SECONDS, self._read_seconds + patience),
             )
             self._reached = True
@@ -186,6 +242,7 @@ class EngineClient:
             # With a version given it does not ask the engine yet.
             client = Client(base_url=f"unix://{self.path}", version=NEWEST_API, timeout=max(1, int(self._read_seconds)))
             client.trust_env = False  # proxies of the environment do not apply to a local socket
+            client.headers["Accept-Encoding"] = "identity"  # a small compressed answer may be a very long one
             self._local.client = client
             with self._lock:
                 self._clients.append(client)
@@ -196,8 +253,9 @@ class EngineClient:
     def _negotiate(self, client: "APIClient") -> str:
         """The newest API version that both sides support."""
         wait = (CONNECT_SECONDS, self._read_seconds)
-        with client.get(f"{client.base_url}/version", timeout=wait) as answer:
-            theirs = str(answer.json()["ApiVersion"])
+        end = time.monotonic() + ANSWER_TIMES * self._read_seconds
+        with client.get(f"{client.base_url}/version", timeout=wait, stream=True) as answer:
+            theirs = str(json.loads(_whole(answer, end))["ApiVersion"])
         return min(theirs, NEWEST_API, key=lambda text: tuple(int(part) for part in text.split(".")))
 
     @contextmanager
@@ -235,6 +293,21 @@ class EngineClient:
         return OutcomeUnknown(target, cause, step) if sent else Unreachable(target, cause, step)
 
 
+def _whole(answer: "requests.Response", end: float, limit: int = MAX_ANSWER) -> bytes:
+    """The body of an answer. Raises OSError when it is too long, compressed, or not complete at `end` (monotonic seconds)."""
+    if answer.headers.get("Content-Encoding", "identity") != "identity":
+        raise OSError("the engine's answer is compressed, which was not asked for")
+    body = bytearray()
+    # What has arrived, not whole pieces: a server that sends an octet now and then must not hold a read for ever.
+    while piece := answer.raw.read1(_CHUNK):
+        body += piece
+        if len(body) > limit:
+            raise OSError(f"the engine's answer has more than {limit} octets")
+        if time.monotonic() > end:
+            raise OSError("the engine's answer was not complete in time")
+    return bytes(body)
+
+
 def _os_error(error: BaseException) -> OSError | None:
     """The operating system's error inside an error of a library, if there is one."""
     errors: list[BaseException] = [error]
@@ -252,8 +325,9 @@ def _os_error(error: BaseException) -> OSError | None:
 def _refusal(target: str, answer: "requests.Response") -> ProviderError:
     """The engine's refusal: its message, and the next step."""
     try:
-        text = str(answer.json().get("message") or answer.json().get("cause") or "")
-    except (ValueError, AttributeError):
+        said = json.loads(_whole(answer, time.monotonic() + READ_SECONDS, MAX_REFUSAL))
+        text = str(said.get("message") or said.get("cause") or "")
+    except (ValueError, AttributeError, OSError):  # the errors of `requests` are OSErrors
         text = ""
     cause = (text or answer.reason or f"status {answer.status_code}").strip().replace("\n", " ")[:600]
     kind = answer.status_code

@@ -29,6 +29,9 @@ FOREIGN_PAUSE = 2.0
 
 CONNECT_SECONDS = 3.0
 
+MAX_LINE = 1024 * 1024
+"""Octets of one event. The rest of a longer one counts as an event that cannot be read: it costs a look."""
+
 
 class _Engine(http.client.HTTPConnection):
     """HTTP over the engine's unix socket."""
@@ -108,7 +111,7 @@ class Listener:
             if answer.status != http.client.OK:
                 return False
             self._hint()
-            while line := answer.readline():
+            while line := answer.readline(MAX_LINE):
                 if self._is_ours(line):
                     self._hint()
                 else:

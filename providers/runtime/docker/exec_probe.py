@@ -42,6 +42,9 @@ ROUNDS = 10
 MAX_COMMANDS = 50
 """Commands of a container that are checked for earlier runs, at most."""
 
+MAX_ANSWER = 16 * 1024 * 1024
+"""Octets of an answer: the description of a container or a command. A longer one cannot be used."""
+
 _CHUNK = 64 * 1024
 
 
@@ -75,7 +78,7 @@ def ask(path: str, method: str, url: str, body: Any = None) -> Any:
     with contextlib.closing(_Engine(path)) as engine:
         answer = _send(engine, method, url, body)
         try:
-            return json.loads(answer.read() or b"null")
+            return json.loads(answer.read(MAX_ANSWER) or b"null")
         except (OSError, ValueError, http.client.HTTPException) as error:
             raise NoAnswer(f"{url}: {error}") from error
 

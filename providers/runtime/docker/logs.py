@@ -33,7 +33,7 @@ def read_lines(client: EngineClient, container: str, lines: int, until: int = 0)
         # The engine counts lines from the end and then leaves out the later ones.
         params |= {"tail": str(max(lines, LATER)), "until": f"{until // SECOND}.{until % SECOND:09d}"}
     raw = b""
-    with client.request("GET", f"/containers/{container}/logs", container, params=params, stream=True) as answer:
+    with client.stream("GET", f"/containers/{container}/logs", container, params=params) as answer:
         for chunk in answer.iter_content(64 * 1024):
             raw += chunk
             if len(raw) > MAX_BYTES:

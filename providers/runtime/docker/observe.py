@@ -380,7 +380,7 @@ class Observer:
             return None  # its events come from a log that may be switched off
         params = {"since": _stamp(since - OVERLAP), "until": _stamp(until)}
         try:
-            with self._client.request("GET", "/events", self._client.node, params=params, stream=True) as answer:
+            with self._client.stream("GET", "/events", self._client.node, params=params) as answer:
                 raw = b""
                 for chunk in answer.iter_content(64 * 1024):
                     raw += chunk

@@ -9,9 +9,9 @@ import base64
 import json
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -22,6 +22,12 @@ from providers.errors import Gone, ProviderError, Rejected, Unreachable
 from providers.lib.secrets import SecretRef
 from providers.runtime.docker.client import EngineClient
 from providers.runtime.docker.digest import digest_in_repository
+
+if TYPE_CHECKING:
+    import requests
+
+MAX_LINE = 1024 * 1024
+"""Octets of one report of the engine about a pull."""
 
 PATIENCE_SECONDS = 15.0
 """How long one call waits for a pull: well below a call's deadline of 30 s."""
@@ -227,8 +233,8 @@ class Images:
         patience = self._stall
         began = time.monotonic()
         try:
-            answer = self._client.request(
-                "POST", "/images/create", image, params=params, headers=headers, stream=True, patience=patience
+            answer = self._client.stream(
+                "POST", "/images/create", image, params=params, headers=headers, patience=patience
             )
         except (Gone, Rejected) as error:
             raise self._refused(image, error.cause) from error
@@ -237,7 +243,7 @@ class Images:
                 raise self._silent(image) from error
             raise self._refused(image, error.cause) from error
         with answer:
-            for line in answer.iter_lines():
+            for line in _lines(answer):
                 event = json.loads(line) if line.strip() else {}
                 if event.get("error"):
                     raise self._refused(image, str(event["error"]))
@@ -284,3 +290,14 @@ def _domain(server: str) -> str:
     """A registry's host as image names have it."""
     host = server.removeprefix("https://").removeprefix("http://").partition("/")[0]
     return DEFAULT_DOMAIN if host in ("docker.io", "index.docker.io", "registry-1.docker.io") else host
+
+
+def _lines(answer: "requests.Response") -> Iterator[bytes]:
+    """The lines of an answer that ends some time. Raises OSError for a line that does not end."""
+    rest = b""
+    for chunk in answer.iter_content(16 * 1024):
+        *lines, rest = (rest + chunk).split(b"\n")
+        yield from lines
+        if len(rest) > MAX_LINE:
+            raise OSError(f"the engine's progress has a line of more than {MAX_LINE} octets")
+    yield rest

@@ -2,7 +2,11 @@
 
 A push belongs to one generation of one container. Its sender names a *boot* (one run of itself) and counts a *sequence* upwards in
 it, so a repeated or late push is recognised and refreshes nothing. The age of a push counts from its receipt by our own steady
-clock; the sender's time is never used. `precedence` decides how much a push counts.
+clock; the sender's time is never used for it. `precedence` decides how much a push counts.
+
+No accepted message is accepted again, with bounded memory: in one boot the sequence only grows. The first message of a boot must
+prove that it is new, by a signed time above all times of this container so far, or by a challenge that was given for this one
+message. So what is remembered is one time per container, and no list that could overflow.
 """
 
 from collections.abc import Mapping
@@ -19,7 +23,12 @@ EARLY_SENDERS = 256
 """How many such senders are remembered at once."""
 
 BOOTS_KEPT = 32
-"""Earlier boots of one generation that are still refused: a program restarted inside its container has a new one each time."""
+"""Earlier boots that are kept, for the exact reason of a refusal. For senders without a signed time they are the only protection
+against replays: then none is dropped, and no more boots are accepted."""
+
+TIME_WITHIN = 300 * SECOND
+"""How far the signed time of the first message of a boot may be from ours; beyond, the message needs a challenge. A message that was
+held back is useless after that. Kerberos allows the same clock skew (RFC 4120, section 8.2)."""
 
 SLACK = 2 * SECOND
 """How much later than the first push an engine's start time may be: the engine notes the start after it has succeeded."""
@@ -37,13 +46,21 @@ EVENTS = ", ".join(PushEvent)
 
 
 class Sent(NamedTuple):
-    """One message of an authenticated sender, and the steady instant at which it was received."""
+    """One message of an authenticated sender, and the steady instant at which it was received.
+
+    `time` is the sender's wall clock in the message (ns, 0 = none), `wall` ours at its receipt. `proof` is True when the
+    message cannot be a captured one: its challenge was given to this sender and not used yet, or the kernel names the sender. It is False when its
+    challenge is another one, and None when the message has none.
+    """
 
     event: PushEvent
     boot: str
     seq: int
     inflight: int | None
     received: int
+    time: int = 0
+    wall: int = 0
+    proof: bool | None = None
 
 
 class Record(NamedTuple):
@@ -51,7 +68,8 @@ class Record(NamedTuple):
 
     `first` is the steady instant of the first push of the current boot; `bound` tells that a look that began later has shown
     this generation, so that the boot can belong to no other. `earlier` are boots that are over, each with the start of the
-    generation it belonged to; `nonce` is that of the credentials it pushes with.
+    generation it belonged to; `nonce` is that of the credentials it pushes with. `time` is the highest signed time of all accepted
+    messages (wall ns); 0 = none of them had one.
     """
 
     generation: Generation
@@ -60,6 +78,7 @@ class Record(NamedTuple):
     bound: bool = False
     earlier: tuple[tuple[str, int], ...] = ()
     nonce: str = ""
+    time: int = 0
 
 
 class ObservedContainer(NamedTuple):
@@ -74,13 +93,16 @@ class ObservedContainer(NamedTuple):
 class Ruling(NamedTuple):
     """The answer to one push: an HTTP status, a message for the sender, and the new record where the push was accepted.
 
-    `changed` tells that it differs from the push before it.
+    `changed` tells that it differs from the push before it. `doubtful` tells that the message may be a captured one: the sender may
+    repeat it with `challenge`, which the shell fills in.
     """
 
     status: int
     why: str
     record: Record | None = None
     changed: bool = False
+    doubtful: bool = False
+    challenge: str = ""
 
 
 ACCEPTED = "accepted"
@@ -113,7 +135,9 @@ def is_full(bucket: Bucket, now: int) -> bool:
     return bucket.level + max(0, now - bucket.at) * RATE * _TOKEN // SECOND >= _FULL
 
 
-def receive(sent: Sent, container: ObservedContainer, known: Record | None, fresh: int, nonce: str = "") -> Ruling:
+def receive(
+    sent: Sent, container: ObservedContainer, known: Record | None, fresh: int, nonce: str = "", began: int = 0
+) -> Ruling:
     """The rule for one push of a container that was observed.
 
     A boot belongs to the generation that ran when it was first heard. The latest look may be older than a restart, so until a
@@ -125,15 +149,20 @@ def receive(sent: Sent, container: ObservedContainer, known: Record | None, fres
         known: the record of its pushes, of this generation or an earlier one.
         fresh: for how long a push outranks the probes (ns).
         nonce: that of the credentials; empty when the kernel names the sender. Nonces sort by the time they were made.
+        began: wall instant since when this program receives pushes: what was accepted before, and is not in the ledger, is unknown.
 
     Returns:
-        200 accepted; 409 not newer than an accepted one, of a boot that is over, or after draining; 410 of an earlier generation.
+        200 accepted; 409 not newer than an accepted one, of a boot that is over, after draining, or doubtful; 410 of an earlier
+        generation.
     """
     generation = container.generation
     if known is None:
         if container.running_since > sent.received + SLACK:
             return Ruling(410, "the container was restarted after this push")
-        return Ruling(200, ACCEPTED, Record(generation, _fact(sent, None), sent.received, nonce=nonce), True)
+        if sent.time and (doubt := _doubt(sent, began)):
+            return Ruling(409, doubt, doubtful=True)
+        time = max(sent.time, began) if sent.time else 0
+        return Ruling(200, ACCEPTED, Record(generation, _fact(sent, None), sent.received, nonce=nonce, time=time), True)
     if nonce and nonce < known.nonce:
         return Ruling(410, "these credentials belong to an earlier container of this name")
     known, before = settle(known, container), known.push
@@ -151,12 +180,40 @@ def receive(sent: Sent, container: ObservedContainer, known: Record | None, fres
     same_generation = known.generation == generation
     if same_generation and before.event is PushEvent.DRAINING and sent.event is not PushEvent.DRAINING:
         return Ruling(409, "draining is final for this generation")
+    # What was accepted right before a kill of this program may be missing in a restored record: `seq` alone proves nothing then.
+    if (sent.boot != before.boot or (before.restored and known.time)) and (doubt := _doubt_after(sent, known)):
+        return Ruling(409, doubt, doubtful=True)
     fact = _fact(sent, before if same_generation else None)
-    record = known._replace(push=fact, nonce=nonce or known.nonce)
+    record = known._replace(push=fact, nonce=nonce or known.nonce, time=max(known.time, sent.time))
     if sent.boot != before.boot:
         earlier = (*known.earlier, (before.boot, known.generation.started_at))[-BOOTS_KEPT:]
-        record = Record(generation, fact, sent.received, False, earlier, record.nonce)
+        record = Record(generation, fact, sent.received, False, earlier, record.nonce, record.time)
     return Ruling(200, ACCEPTED, record, not same_generation or _differs(before, fact, fresh))
+
+
+def _doubt_after(sent: Sent, known: Record) -> str:
+    """Why the first message of a boot may be a captured one, after the messages in `known`; empty when it cannot be."""
+    if sent.time or sent.proof is not None:
+        return _doubt(sent, known.time)
+    if known.time:
+        return "time is missing: this container has pushed with a time before, so its next run must too"
+    if len(known.earlier) >= BOOTS_KEPT:
+        return f"time is missing: without it, at most {BOOTS_KEPT} runs of a container can be distinguished"
+    return ""
+
+
+def _doubt(sent: Sent, after: int) -> str:
+    """Why a message with a time or a challenge may be a captured one; empty when it cannot be. `after`: the highest time so far."""
+    # A message with a challenge never counts by its time: its sender's clock may be wrong, and its time may still come.
+    if sent.proof is not None:
+        return "" if sent.proof else "the challenge was used before, is too old, or is not of this container"
+    if sent.time <= after:
+        return f"time {sent.time} is not above {after}, the last accepted one; repeat the push with the challenge"
+    seconds = (sent.time - sent.wall) // SECOND
+    if abs(sent.time - sent.wall) > TIME_WITHIN:
+        direction = "ahead of" if seconds > 0 else "behind"
+        return f"the sender's clock is {abs(seconds)} s {direction} this host's; repeat the push with the challenge"
+    return ""
 
 
 def _fact(sent: Sent, before: PushFact | None) -> PushFact:
@@ -201,14 +258,23 @@ def unseen(first: int, known: bool, now: int) -> Ruling:
 # --- what outlives the program --------------------------------------------------------------------------------------
 
 
-def restore(record: Record, now: int) -> Record:
+def restore(record: Record, now: int, wall: int = 0, stored_wall: int = 0) -> Record:
     """A stored record when the program starts.
 
     Draining, not-ready and startup still count: the program could not receive anything newer while it was down, so unless that
     was long, their age counts from now on. A stored ready does not count: `observed` leaves it out until the next push, and its
-    record only refuses replays.
+    record only refuses replays. Later messages may have been accepted and not stored, so a signed time must be above the present one
+    (by as much as the sender's clock was ahead).
+
+    Args:
+        record: the record.
+        now: steady instant.
+        wall: the wall instant of the same moment.
+        stored_wall: wall instant of the record's last push.
     """
     push = record.push
+    if record.time:
+        record = record._replace(time=max(record.time, wall + max(0, record.time - stored_wall)))
     at = now if now - push.at <= RESTORED_WITHIN else push.at
     return record._replace(push=push._replace(at=at, restored=True), first=0, bound=True)
 

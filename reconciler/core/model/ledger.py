@@ -137,7 +137,8 @@ class PushRow(NamedTuple):
     """The last push of a container, stored for the next start of the program.
 
     `since` is the first push of this event in a row, `at` the last one; that and `seq` may lag behind. `nonce` is that of the sender's
-    credentials, `earlier` has (boot, start of its generation) of the sender's runs that are over.
+    credentials, `earlier` has (boot, start of its generation) of the sender's runs that are over, `time` is the highest signed time
+    (wall ns, 0 = none).
     """
 
     generation: Generation
@@ -149,6 +150,7 @@ class PushRow(NamedTuple):
     inflight: int | None
     nonce: str
     earlier: tuple[tuple[str, int], ...]
+    time: int = 0
 
 
 @dataclass(frozen=True, slots=True)

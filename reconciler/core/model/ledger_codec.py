@@ -69,9 +69,9 @@ def _step_failure(raw: list[Any]) -> StepFailure:
 
 
 def _push(raw: list[Any]) -> PushRow:
-    generation, event, since, at, boot, seq, inflight, nonce, earlier = raw
+    generation, event, since, at, boot, seq, inflight, nonce, earlier, *time = raw  # older rows are shorter
     boots = tuple((name, started_at) for name, started_at in earlier)
-    return PushRow(Generation(*generation), event, _at(since), _at(at), boot, seq, inflight, nonce, boots)
+    return PushRow(Generation(*generation), event, _at(since), _at(at), boot, seq, inflight, nonce, boots, *time)
 
 
 _READ: Mapping[str, Any] = {

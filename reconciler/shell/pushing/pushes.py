@@ -5,6 +5,8 @@ on the loop's thread and never blocks; only `remembered` waits, until a tick has
 """
 
 import asyncio
+import hmac
+import secrets
 from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
@@ -42,6 +44,10 @@ FORGET_AFTER = 60 * SECOND
 
 LOOK_EVERY = SECOND
 """Pushes cause an early look at most this often (ns)."""
+
+CHALLENGE_FOR = 10 * SECOND
+"""How long (ns) a challenge is given again, so that a replay does not take it from the sender that is about to use it. It counts for
+twice as long."""
 
 BUSY = Ruling(429, "too many pushes from this container; push less often")
 EARLIER = Ruling(410, "these credentials belong to an earlier container of this name")
@@ -92,6 +98,8 @@ class Pushing:
         self._missing: dict[str, int] = {}
         self._early: dict[str, _Early] = {}
         self._buckets: dict[str, Bucket] = {}
+        self._challenges: dict[str, tuple[str, int]] = {}
+        self._began = clock.now().wall
         self._containers: dict[str, _Container] = {}
         self._names: dict[str, list[str]] = {}
         self._nonces: dict[str, str] = {}
@@ -129,11 +137,24 @@ class Pushing:
         self._buckets[subject] = bucket
         return allowed
 
-    def push(self, sender: Sender, event: PushEvent, boot: str, seq: int, inflight: int | None) -> Ruling:
+    def push(
+        self,
+        sender: Sender,
+        event: PushEvent,
+        boot: str,
+        seq: int,
+        inflight: int | None,
+        time: int = 0,
+        challenge: str = "",
+    ) -> Ruling:
         """Take or refuse one push of an authenticated sender within its rate limit."""
-        now = self.clock.now().steady
-        sent = Sent(event, boot, seq, inflight, now)
+        now = self.clock.now()
         container, gone = self._find(sender)
+        # Without credentials the kernel names the sender at this moment: there is no message that another process could repeat.
+        proof = None if sender.name else True
+        if challenge and sender.name:
+            proof = container is not None and self._use(container.fact.id, challenge, now.steady)
+        sent = Sent(event, boot, seq, inflight, now.steady, time, now.wall, proof)
         if gone:
             return EARLIER
         if container is None or container.fact.state is not ContainerState.RUNNING:
@@ -166,7 +187,9 @@ class Pushing:
     def _receive(self, sender: Sender, container: _Container, sent: Sent) -> Ruling:
         container_id = container.fact.id
         known = self._records.get(container_id)
-        ruling = receive(sent, self._life(container), known, container.rules.fresh, sender.nonce)
+        ruling = receive(sent, self._life(container), known, container.rules.fresh, sender.nonce, self._began)
+        if ruling.doubtful:
+            return ruling._replace(challenge=self._challenge(container_id, sent.received))
         if ruling.record is None:
             return ruling
         self._put(container_id, ruling.record)
@@ -178,6 +201,22 @@ class Pushing:
         else:
             self._repeated = True
         return ruling
+
+    def _challenge(self, container_id: str, now: int) -> str:
+        """The challenge for the next message of a container."""
+        challenge, given_at = self._challenges.get(container_id, ("", 0))
+        if not challenge or now - given_at >= CHALLENGE_FOR:
+            challenge = secrets.token_hex(16)
+            self._challenges[container_id] = (challenge, now)
+        return challenge
+
+    def _use(self, container_id: str, challenge: str, now: int) -> bool:
+        """Use up a challenge. Whether it was the container's, unused and not too old."""
+        expected, given_at = self._challenges.get(container_id, ("", 0))
+        if not hmac.compare_digest(challenge.encode(), expected.encode()) or now - given_at >= 2 * CHALLENGE_FOR:
+            return False
+        del self._challenges[container_id]
+        return True
 
     def _put(self, container_id: str, record: Record) -> None:
         self._records[container_id] = record
@@ -291,6 +330,9 @@ class Pushing:
         for subject, early in list(self._early.items()):
             if now - early.first >= FORGET_AFTER:
                 del self._early[subject]
+        for container_id, (_, given_at) in list(self._challenges.items()):
+            if now - given_at >= 2 * CHALLENGE_FOR:
+                del self._challenges[container_id]
         for subject, bucket in list(self._buckets.items()):
             if is_full(bucket, now):
                 del self._buckets[subject]
@@ -345,6 +387,7 @@ def _row(record: Record, now: Now) -> PushRow:
         push.inflight,
         record.nonce,
         record.earlier,
+        record.time,
     )
 
 
@@ -356,4 +399,5 @@ def _record(row: PushRow, now: Now) -> Record:
     """The record of a row of the ledger. Raises ValueError for an unknown event."""
     since, at = (now.steady - elapsed(instant, now) for instant in (row.since, row.at))
     push = PushFact(PushEvent(row.event), at, since, row.boot, row.seq, row.inflight)
-    return restore(Record(row.generation, push, 0, nonce=row.nonce, earlier=row.earlier), now.steady)
+    record = Record(row.generation, push, 0, nonce=row.nonce, earlier=row.earlier, time=row.time)
+    return restore(record, now.steady, now.wall, row.at.wall)

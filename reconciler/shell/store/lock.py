@@ -1,16 +1,22 @@
-"""One writer per instance: a kernel lock on a file in the state directory, and a record of its holder beside it.
+"""One writer per instance: a kernel lock on the state directory, and a record of its holder in it.
 
 The command line takes the lock before it opens the store. The kernel frees the lock when its holder dies in any way, so there
-is no cleanup and no expiry. The record is only shown: it names the holder in the error of the second process. It is used
-only while the process in it is alive.
+is no cleanup and no expiry. The directory itself is locked, so no file can be removed to get a second lock. A file in it is locked
+too, for earlier versions, and for file systems that lock no directories (NFS). Before the holder acts, it calls `held`: it
+notices when the path leads to another directory.
+
+The record is only shown: it names the holder in the error of the second process. It is used only while the process in it is alive.
 """
 
+import errno
 import fcntl
 import getpass
 import json
 import os
+import pwd
 import socket
 import weakref
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -66,10 +72,11 @@ class Locked(Exception):
 class Lock:
     """The lock of one state directory, held from `acquire` to `release`. A context manager that releases itself."""
 
-    def __init__(self, state_dir: Path, fd: int, owner: Owner) -> None:
+    def __init__(self, state_dir: Path, descriptors: tuple[int, ...], owner: Owner) -> None:
+        """`descriptors`: of the locked directory, if its file system can lock it, and of the locked file."""
         self.owner = owner
         self._state_dir = state_dir
-        self._fd = fd
+        self._descriptors = descriptors
         _held.add(self)
 
     @classmethod
@@ -88,15 +95,15 @@ class Lock:
         """
         make_state_dir(state_dir)
         deadline = clock.now().steady + int(wait * SECOND)
-        while (fd := _try(state_dir / LOCK_FILE)) is None:
+        while (descriptors := _try(state_dir)) is None:
             now = clock.now()
             if now.steady >= deadline:
                 raise _locked(state_dir, now)
             clock.pause(min(TRY_EVERY, deadline - now.steady))
         try:
-            lock = cls(state_dir, fd, _myself(operation, clock.now()))
+            lock = cls(state_dir, descriptors, _myself(operation, clock.now()))
         except BaseException:
-            os.close(fd)
+            _close_all(descriptors)
             raise
         lock.record()
         return lock
@@ -108,7 +115,7 @@ class Lock:
 
     def release(self) -> None:
         """Release the lock; idempotent. The lock file stays: removing it would allow two locks at once."""
-        if self._fd < 0:
+        if not self._descriptors:
             return
         try:
             (self._state_dir / OWNER_FILE).unlink(missing_ok=True)
@@ -116,12 +123,21 @@ class Lock:
             pass  # a record that stays is ignored once this process is gone
         finally:
             # Closing alone is not enough: a child that was just forked may still have the lock.
-            fcntl.flock(self._fd, fcntl.LOCK_UN)
+            for fd in self._descriptors:
+                fcntl.flock(fd, fcntl.LOCK_UN)
             self._close()
 
     def held(self) -> bool:
-        """Whether the lock's file is still the one that is locked: another process would find the lock taken."""
-        return self._fd >= 0 and _same_file(self._fd, self._state_dir / LOCK_FILE)
+        """Whether another process would find the lock taken: the path leads to the directory that is locked."""
+        if not self._descriptors:
+            return False
+        locked = self._state_dir if len(self._descriptors) > 1 else self._state_dir / LOCK_FILE
+        return _same_file(self._descriptors[0], locked)
+
+    def keep_record(self) -> None:
+        """Write the record again when its file was removed."""
+        if not (self._state_dir / OWNER_FILE).exists():
+            self.record()
 
     def __enter__(self) -> Self:
         return self
@@ -130,10 +146,9 @@ class Lock:
         self.release()
 
     def _close(self) -> None:
-        fd, self._fd = self._fd, -1
+        descriptors, self._descriptors = self._descriptors, ()
         _held.discard(self)
-        if fd >= 0:
-            os.close(fd)
+        _close_all(descriptors)
 
 
 _held: "weakref.WeakSet[Lock]" = weakref.WeakSet()
@@ -148,22 +163,48 @@ def _drop_in_child() -> None:
 os.register_at_fork(after_in_child=_drop_in_child)
 
 
-def _try(path: Path) -> int | None:
-    """The descriptor that holds the lock; None while another process holds it."""
-    fd = open_private(path, os.O_RDWR)
+_NO_DIRECTORIES = (errno.EBADF, errno.EINVAL, errno.EISDIR, errno.ENOSYS, errno.EOPNOTSUPP)
+"""Errors of flock(2) of file systems that lock no directories: NFS needs a descriptor for writing, which no directory has."""
+
+
+def _try(state_dir: Path) -> tuple[int, ...] | None:
+    """The descriptors that hold the lock; None while another process holds it."""
+    held: list[int] = []
+    path = state_dir
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        held.append(_open_directory(state_dir))
+        try:
+            fcntl.flock(held[0], fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in _NO_DIRECTORIES:
+                raise
+            os.close(held.pop())
+        path = state_dir / LOCK_FILE
+        held.append(open_private(path, os.O_RDWR))
+        fcntl.flock(held[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        os.close(fd)
+        _close_all(held)
         return None
     except OSError as error:
-        os.close(fd)
+        _close_all(held)
         raise explain(path, error) from error
-    # If the file was removed after it was opened, no other process will ever open the file that is locked here.
-    if not _same_file(fd, path):
-        os.close(fd)
+    except BaseException:
+        _close_all(held)
+        raise
+    # If one was replaced after it was opened, no other process will ever open what is locked here.
+    if not _same_file(held[0], state_dir if len(held) > 1 else path) or not _same_file(held[-1], path):
+        _close_all(held)
         return None
-    return fd
+    return tuple(held)
+
+
+def _open_directory(path: Path) -> int:
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+
+def _close_all(descriptors: Iterable[int]) -> None:
+    for fd in descriptors:
+        os.close(fd)
 
 
 def _same_file(fd: int, path: Path) -> bool:
@@ -185,6 +226,13 @@ def _user() -> str:
         return str(os.geteuid())
 
 
+def _user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
 def _started(pid: int) -> int | None:
     """A process's start time in kernel ticks since boot (field 22 of /proc/PID/stat); None when it does not exist."""
     try:
@@ -197,19 +245,39 @@ def _started(pid: int) -> int | None:
 def holder(state_dir: Path, clock: BlockingClock) -> Holder | None:
     """The process that holds the instance's lock; None when none does.
 
-    The record alone does not decide: a process that started on a full disk holds the lock without one.
+    The record alone does not decide: a process that started on a full disk holds the lock without one, and a record may be removed. Then
+    the kernel names the process, if it is visible from here.
     """
-    owner = _live_owner(state_dir / OWNER_FILE, clock.now())
+    now = clock.now()
+    owner = _live_owner(state_dir / OWNER_FILE, now) or _from_kernel(state_dir, now)
     if owner is not None:
         return Holder(owner.pid, owner)
-    pid = _kernel_holder(state_dir / LOCK_FILE)
-    return Holder(pid or 0, None) if pid is not None or _taken(state_dir / LOCK_FILE) else None
+    pid = _kernel_holder(state_dir)
+    taken = pid is not None or _taken(state_dir) or _taken(state_dir / LOCK_FILE)
+    return Holder(pid or 0, None) if taken else None
+
+
+def _from_kernel(state_dir: Path, now: Now) -> Owner | None:
+    pid = _kernel_holder(state_dir)
+    started = None if pid is None else _started(pid)
+    if pid is None or started is None:
+        return None
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").rstrip("\0").split("\0")
+        uid = Path(f"/proc/{pid}").stat().st_uid
+    except OSError:
+        return None
+    # Behind an interpreter: `python /usr/bin/reconcile --watch manifests` is `reconcile --watch manifests`.
+    begin = next((number for number, word in enumerate(words) if Path(word).name == "reconcile"), None)
+    operation = "unknown" if begin is None else " ".join(["reconcile", *words[begin + 1 :]])
+    since = now.wall - now.steady + started * SECOND // os.sysconf("SC_CLK_TCK")
+    return Owner(pid, operation, _user_name(uid), socket.gethostname(), "unknown", since, started, now.lineage)
 
 
 def _locked(state_dir: Path, now: Now) -> Locked:
     owner = _live_owner(state_dir / OWNER_FILE, now)
     if owner is None:
-        pid = _kernel_holder(state_dir / LOCK_FILE)
+        pid = _kernel_holder(state_dir)
         return Locked(state_dir, f"pid {pid}" if pid else "another process", None)
     return Locked(
         state_dir, f"pid {owner.pid} ({owner.operation}, user {owner.user}) for {_age(now.wall - owner.since)}", owner
@@ -229,20 +297,22 @@ def _live_owner(path: Path, now: Now) -> Owner | None:
     return owner if alive else None
 
 
-def _kernel_holder(path: Path) -> int | None:
+def _kernel_holder(state_dir: Path) -> int | None:
     """The pid of the holder in /proc/locks; None when the kernel does not list it.
 
     A line is `ordinal: FLOCK ADVISORY WRITE pid major:minor:inode start end`, the device in hexadecimal.
     """
     try:
-        status = path.stat(follow_symlinks=False)
+        statuses = [state_dir.stat(follow_symlinks=False)]
+        with suppress(FileNotFoundError):
+            statuses.append((state_dir / LOCK_FILE).stat(follow_symlinks=False))
         lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
     except (OSError, ValueError):
         return None
-    wanted = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+    wanted = {f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}" for status in statuses}
     for line in lines:
         words = line.split()
-        if words[1:2] == ["FLOCK"] and wanted in words and words[4].isdigit() and int(words[4]) > 0:
+        if words[1:2] == ["FLOCK"] and not wanted.isdisjoint(words) and words[4].isdigit() and int(words[4]) > 0:
             return int(words[4])
     return None
 

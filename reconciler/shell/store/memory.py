@@ -79,14 +79,22 @@ class BlockingMemory:
     Args:
         store: the open store.
         actor: the operation, for the audit.
-        reopen: opens the store again under the same lock, or under a new one when the lock's file is gone; for `check`.
+        reopen: opens the store again under the same lock, or under a new one when the directory is another one; for `check`.
+        alone: raises Locked when another process holds the instance now, and StoreError when the state directory is not the locked one.
+            Called before each action, and in each tick.
 
     Attributes:
         clock: the clock of the instance, continued from the store.
     """
 
-    def __init__(self, store: Store, actor: str, reopen: Callable[[], Store] | None = None) -> None:
-        self.store, self.actor, self._reopen = store, actor, reopen
+    def __init__(
+        self,
+        store: Store,
+        actor: str,
+        reopen: Callable[[], Store] | None = None,
+        alone: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.store, self.actor, self._reopen, self._alone = store, actor, reopen, alone
         self.clock = InstanceClock(store.clock, store.clock_record())
 
     def load_ledger(self) -> dict[tuple[str, str], str]:
@@ -99,6 +107,7 @@ class BlockingMemory:
 
     def sync(self) -> bool:
         """Wait until the ledger is on disk. False when it already was."""
+        self._alone()
         return self.store.sync()
 
     def quarantine(self, keys: Mapping[tuple[str, str], str]) -> None:
@@ -138,6 +147,7 @@ class BlockingMemory:
 
     def commands(self) -> Sequence[tuple[int, Command]]:
         """Operators' commands that are not folded yet, as (id, command)."""
+        self._alone()
         return [(command.id, command_of(command, self.clock)) for command in self.store.pending()]
 
     def close_open_entries(self) -> Sequence[str]:
@@ -185,6 +195,7 @@ class BlockingMemory:
 
     def begin(self, step_id: str, object: str, action: str, generation: str, cause: str, now: Now) -> int:  # noqa: A002
         """Record durably that a call is about to be made. Returns the id of the entry."""
+        self._alone()
         return self.store.begin(step_id, object, action, generation, cause, now)
 
     def end(self, entry: int, outcome: str, detail: str = "") -> None:

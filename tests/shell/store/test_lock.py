@@ -1,3 +1,4 @@
+import fcntl
 import json
 import os
 import shutil
@@ -13,6 +14,7 @@ import pytest
 
 from manifests.values.desired import SECOND
 from reconciler.shell.clock import SystemClock
+from reconciler.shell.store import lock
 from reconciler.shell.store.directory import StoreError
 from reconciler.shell.store.lock import Lock, Locked
 from reconciler.shell.store.lock import holder as holder_of
@@ -204,12 +206,57 @@ def test_releasing_twice_does_not_free_the_lock_of_the_next_holder(state):
             Lock.acquire(state, "third", clock)
 
 
-def test_a_removed_and_recreated_lock_file_is_locked_again(state):
+@pytest.mark.parametrize("again", [False, True], ids=["removed", "replaced"])
+def test_a_removed_or_replaced_lock_file_gives_no_second_lock(state, again):
     clock = VirtualClock()
-    with Lock.acquire(state, "first", clock):
+    with Lock.acquire(state, "first", clock) as lock:
         (state / "lock").unlink()
-        with Lock.acquire(state, "second", clock), pytest.raises(Locked):
-            Lock.acquire(state, "third", clock)
+        (state / "lock.owner").unlink()
+        if again:
+            (state / "lock").touch()
+        with pytest.raises(Locked, match=f"locked by pid {os.getpid()};"):
+            Lock.acquire(state, "second", clock)
+        assert lock.held()
+
+
+def test_without_its_record_the_kernel_names_the_holder(state):
+    with holder(state) as process:
+        (state / "lock").unlink()
+        (state / "lock.owner").unlink()
+        found = lock.holder(state, SystemClock())
+        assert found is not None
+        assert found.pid == process.pid
+        assert found.owner is not None
+        assert 0 <= SystemClock().now().wall - found.owner.since < 300 * SECOND
+    assert lock.holder(state, SystemClock()) is None
+
+
+def test_a_removed_record_is_written_again(state):
+    with Lock.acquire(state, "first", SystemClock()) as held:
+        (state / "lock.owner").unlink()
+        held.keep_record()
+        assert lock.holder(state, SystemClock()) == lock.Holder(os.getpid(), held.owner)
+
+
+def test_the_holder_notices_another_directory_at_its_path(state):
+    clock = VirtualClock()
+    with Lock.acquire(state, "first", clock) as first:
+        state.rename(state.with_name("away"))
+        assert not first.held()
+        with Lock.acquire(state, "second", clock) as second:
+            assert not first.held()
+            assert second.held()
+
+
+def test_the_file_of_an_earlier_version_keeps_the_lock(state):
+    """Earlier versions locked only the file."""
+    state.mkdir(0o700)
+    (state / "lock").touch(0o600)
+    with (state / "lock").open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(Locked):
+            Lock.acquire(state, "second", VirtualClock())
+    Lock.acquire(state, "second", VirtualClock()).release()
 
 
 def test_a_program_started_meanwhile_does_not_keep_the_lock(state):

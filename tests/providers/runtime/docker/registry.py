@@ -119,7 +119,7 @@ class RegistryServer:
         login = {"username": USER, "password": PASSWORD, "serveraddress": self.host} if self._login else {}
         headers = {"X-Registry-Auth": base64.urlsafe_b64encode(json.dumps(login).encode()).decode()}
         where = f"/images/{repository}/push"
-        with self._api.link.request("POST", where, image, params={"tag": tag}, headers=headers, stream=True) as answer:
+        with self._api.link.stream("POST", where, image, params={"tag": tag}, headers=headers) as answer:
             events = [json.loads(line) for line in answer.iter_lines() if line.strip()]
         assert not any("error" in event for event in events), events
         digest = next(str(event["aux"]["Digest"]) for event in events if "Digest" in (event.get("aux") or {}))
