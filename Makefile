@@ -9,9 +9,10 @@ COMPILE := uv pip compile --universal --generate-hashes --no-emit-index-url --no
 WORKERS ?= $(shell n=$$(( $$(nproc) + 2 )); [ $$n -gt 8 ] && n=8; echo $$n)
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+FUZZ_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv fmt check test soak bench demo demo-down demo-edge demo-edge-down docs lock clean
+.PHONY: help venv fmt check test soak fuzz bench demo demo-down demo-edge demo-edge-down docs lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +44,9 @@ test: $(STAMP) ## the whole suite (REQUIRE_SERVERS=1: a missing server is a fail
 
 soak: $(STAMP) ## an idle minute, then random real faults against a real daemon for ten minutes (SOAK_SECONDS=600; as root, for the small disk)
 	IDLE_SECONDS=60 SOAK_SECONDS=$${SOAK_SECONDS:-600} $(BIN)/python -m pytest -n 0 -o timeout=0 tests/e2e/test_idle.py tests/e2e/test_faults.py -k "random or idle" $(PYTEST_ARGS)
+
+fuzz: $(STAMP) ## search every surface for inputs that break it (FUZZ_SECONDS=300; FUZZ_ARGS="--write")
+	$(BIN)/python -m tests.fuzz --seconds $${FUZZ_SECONDS:-300} $(FUZZ_ARGS)
 
 bench: $(STAMP) ## measure, beside the peers that are installed (BENCH_ARGS="--write probes")
 	$(BIN)/python -m bench $(BENCH_ARGS)

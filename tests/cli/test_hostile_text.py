@@ -58,26 +58,26 @@ def safe(text: str, *, colour: bool = False) -> None:
 KEYS = frozenset({"key", "object", "replica", "workload", "service", "instance"})
 
 
-def poisoned(value, keys: bool = False):
-    """A value with hostile text behind every text in it; words that a schema lists stay."""
+def poisoned(value, keys: bool = False, text: str = NASTY):
+    """A value with `text` behind every text in it; words that a schema lists stay."""
     if isinstance(value, Enum) or value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, str):
-        return value + NASTY
+        return value + text
     if isinstance(value, dict):
         return {
-            (key + NASTY if keys and not key.isidentifier() else key): (
-                inner if key in KEYS and isinstance(inner, str) else poisoned(inner, keys)
+            (key + text if keys and not key.isidentifier() else key): (
+                inner if key in KEYS and isinstance(inner, str) else poisoned(inner, keys, text)
             )
             for key, inner in value.items()
         }
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(poisoned(inner, keys) for inner in value))
+        return type(value)(*(poisoned(inner, keys, text) for inner in value))
     if isinstance(value, list | tuple | set | frozenset):
-        return type(value)(poisoned(inner, keys) for inner in value)
+        return type(value)(poisoned(inner, keys, text) for inner in value)
     if dataclasses.is_dataclass(value):
         fields = [field.name for field in dataclasses.fields(value) if field.init]
-        return dataclasses.replace(value, **{name: poisoned(getattr(value, name), keys) for name in fields})
+        return dataclasses.replace(value, **{name: poisoned(getattr(value, name), keys, text) for name in fields})
     return value
 
 

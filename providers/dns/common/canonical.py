@@ -168,8 +168,8 @@ def _any(kind: str, text: str, origin: str) -> str:
     import dns.rdataclass  # noqa: PLC0415
     import dns.rdatatype  # noqa: PLC0415
 
-    number = dns.rdatatype.from_text(kind)
     try:
+        number = dns.rdatatype.from_text(kind)
         base = dns.name.from_text(escape_high(origin))
         first = dns.rdata.from_text(dns.rdataclass.IN, number, escape_high(text), base, False)
         return from_rdata(kind, first)

@@ -43,7 +43,7 @@ def decode(rrsets: Iterable[Any]) -> dict[RecordKey, RecordSet]:
             ttl, records = int(rrset["ttl"]), rrset["records"]
             texts = [str(record["content"]) for record in records if not record.get("disabled", False)]
             name = canonical.name(_octets(str(rrset["name"])), ".")
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, AttributeError, OverflowError) as error:
             raise ValueError(f"a record set is not as expected ({error})") from error
         decoded[RecordKey(name, kind)] = RecordSet(ttl, tuple(sorted({_value(kind, text) for text in texts})))
     return decoded

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import boto3
 import botocore.config
 import botocore.exceptions as aws
+from botocore.parsers import ResponseParserError
 
 from manifests.values.desired import SECOND
 from providers.dns.route53.answers import BoundedSession
@@ -129,7 +130,7 @@ class Client:
             raise Unreachable(target, f"no connection to Route 53: {error}") from None
         except aws.ParamValidationError as error:
             raise Rejected(target, f"Route 53 does not accept these values: {error}", "correct the records") from None
-        except aws.BotoCoreError as error:
+        except (aws.BotoCoreError, ResponseParserError) as error:
             if writing:
                 raise OutcomeUnknown(target, f"the change was sent, then: {error}", "retried automatically") from None
             raise Unreachable(target, f"no usable answer from Route 53: {error}") from None

@@ -95,16 +95,19 @@ def parse(text: str, pool: str, instance: str) -> Upstream:
     """Read a pool file.
 
     Raises:
-        ValueError: it does not have exactly one upstream of that name, or has a marker without its partner, or a line in our
-            block that we did not write.
+        ValueError: it does not have exactly one upstream of that name, or has a marker without its partner or inside of a
+            directive (a quoted word may have several lines), or a line in our block that we did not write.
     """
     body = _body(text, pool)
     blocks = dict(_blocks(text, *body))
     begin, end = blocks.pop(instance, (body[1], body[1]))
     ours = {line.endpoint: line for line in _our_lines(text[begin:end], instance)}
     foreign: dict[Endpoint, Member] = {}
+    edges = sorted({begin, end, *(edge for block in blocks.values() for edge in block)})
     for statement in statements(text[body[0] : body[1]]):
         at = body[0] + statement.start
+        if any(at < edge < body[0] + statement.stop for edge in edges):
+            raise ValueError(f"a marker stands inside of directive {statement.words[0][:40]!r}")
         if statement.words[:1] != ("server",) or begin <= at < end:
             continue
         owner = next((name for name, (first, last) in blocks.items() if first <= at < last), "")

@@ -38,7 +38,7 @@ def read_container(inspection: Mapping[str, Any], on_failure: str = "") -> Engin
     return EngineContainer(
         id=str(inspection["Id"]),
         name=str(inspection["Name"]).removeprefix("/"),
-        labels=config.get("Labels") or {},
+        labels=_labels(config.get("Labels")),
         status=status,
         started_at=started,
         finished_at=parse_timestamp(state.get("FinishedAt") or ""),
@@ -71,7 +71,7 @@ def listed_container(entry: Mapping[str, Any]) -> EngineContainer:
         id=str(entry["Id"]),
         # Further names come from links and have another container's name before a slash.
         name=next((name for name in names if "/" not in name), names[0]),
-        labels=entry.get("Labels") or {},
+        labels=_labels(entry.get("Labels")),
         status=str(entry.get("State") or "").lower(),
         started_at=0,
         finished_at=0,
@@ -90,10 +90,18 @@ def listed_container(entry: Mapping[str, Any]) -> EngineContainer:
     )
 
 
+def _labels(raw: Any) -> Mapping[str, str]:
+    """The labels of an answer. Raises TypeError when they are not texts by name."""
+    labels: Mapping[str, str] = raw or {}
+    if not isinstance(labels, Mapping) or not all(isinstance(value, str) for value in labels.values()):
+        raise TypeError("its labels are not texts")
+    return labels
+
+
 def read_addresses(networks: Mapping[str, Any]) -> dict[str, str]:
     """The address on each network; networks without one are left out."""
     return {
-        name: address
+        name: str(address)
         for name, network in networks.items()
         if (address := network.get("IPAddress") or network.get("GlobalIPv6Address") or "")
     }

@@ -300,7 +300,7 @@ class Observer:
             if claim is not None and claim == self._digests.mark_of(container.image_id):
                 return replace(container, inherited=True)
             return container
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
             cause = f"the engine's inspection of it is invalid: {error!r}"
             raise _InvalidInspection(name, cause, "retried automatically") from error
 

@@ -20,6 +20,7 @@ from manifests.values.pod import ENGINE_FIELDS
 from providers.actions import CreateContainer, RemoveContainer, RuntimeAction, StartContainer, StopContainer
 from providers.errors import Gone, ProviderError, Rejected, Unreachable
 from providers.facts import ContainerFact
+from providers.lib.shapes import expected_shape
 from providers.runtime.docker import exec_probe
 from providers.runtime.docker.client import EngineClient
 from providers.runtime.docker.create import Creator
@@ -112,9 +113,10 @@ class DockerRuntime:
 
     def observe(self, names: Collection[str] | None = None) -> tuple[ContainerFact, ...]:
         """All containers of this node, or those of `names`, in the order of their names. Raises Unreachable."""
-        if names is not None:
-            return self._observer.named(names)
-        facts = self._observer.all()
+        with expected_shape(self.name, "the engine"):
+            if names is not None:
+                return self._observer.named(names)
+            facts = self._observer.all()
         if self._observer.take_exit_hint():
             self._hint()
         return facts
@@ -139,7 +141,8 @@ class DockerRuntime:
 
         Raises Gone, Rejected, Unreachable.
         """
-        target = self._observer.container(container)
+        with expected_shape(container, "the engine"):
+            target = self._observer.container(container)
         if target is None:
             raise Gone(container, f"container does not exist on {self.name}", "retried automatically")
         if not argv or not argv[0]:

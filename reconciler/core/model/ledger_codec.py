@@ -30,6 +30,7 @@ from reconciler.core.model.owned import read_owned
 from reconciler.core.model.reasons import Reason
 from reconciler.core.model.restart_request import read_request
 from reconciler.core.model.revision import RevisionMark, read_rollout
+from reconciler.core.model.row_types import matches, row_type
 
 
 def _at(raw: Any) -> Instant:
@@ -191,7 +192,7 @@ def read_rows(rows: Mapping[tuple[str, str], str]) -> tuple[Ledger, dict[tuple[s
     for (section, key), text in rows.items():
         try:
             if section in sections:
-                value = _READ[section](json.loads(text))
+                value = _row(section, text)
                 if value is not None:
                     sections[section][key] = value
             elif section in flags:
@@ -213,6 +214,14 @@ def read_rows(rows: Mapping[tuple[str, str], str]) -> tuple[Ledger, dict[tuple[s
         clock=single["clock"],
     )
     return ledger, damaged
+
+
+def _row(section: str, text: str) -> Any:
+    """The value of one row; None for one that is not kept any more. Raises an error of any kind when it cannot be read."""
+    value = _READ[section](json.loads(text))
+    if value is not None and not matches(value, row_type(Ledger, section)):
+        raise ValueError("a member has another type than the ledger declares")
+    return value
 
 
 HISTORY = frozenset(

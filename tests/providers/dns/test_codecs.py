@@ -154,3 +154,14 @@ def test_a_place_has_one_code_and_countries_have_two_letters_outside(geo: str) -
     if geo_kind(geo) == "country":
         assert country_geo(country_code(geo)) == geo
     assert geo_kind(geo.lower()) is None or geo == "*"
+
+
+@pytest.mark.parametrize("ttl", [float("inf"), float("nan"), "x", None, []])
+def test_a_ttl_of_powerdns_that_is_no_number_is_a_value_error(ttl):
+    with pytest.raises(ValueError, match=r"not as expected|invalid literal|cannot convert"):
+        powerdns.decode([{"type": "A", "name": ZONE, "ttl": ttl, "records": [{"content": "192.0.2.1"}]}])
+
+
+def test_a_value_of_a_type_that_does_not_exist_is_a_value_error():
+    with pytest.raises(ValueError, match="is not a value of type"):
+        canonical.value("A\nX", "192.0.2.1", ".")

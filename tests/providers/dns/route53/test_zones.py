@@ -4,6 +4,7 @@ from pathlib import Path
 
 import botocore.exceptions as aws
 import pytest
+from botocore.parsers import ResponseParserError
 
 from manifests.values.desired import SECOND
 from providers.actions import ChangeRecords, RecordChange
@@ -198,6 +199,7 @@ def test_check_names_what_is_missing_and_changes_nothing(cloud: Cloud, zone: str
         (refusal("InternalError", status=500), OutcomeUnknown),
         (aws.ReadTimeoutError(endpoint_url="https://route53.example.net"), OutcomeUnknown),
         (aws.ConnectionClosedError(endpoint_url="https://route53.example.net"), OutcomeUnknown),
+        (ResponseParserError("invalid XML"), OutcomeUnknown),
     ],
 )
 def test_a_change_that_fails_says_what_is_known(
@@ -218,6 +220,7 @@ def test_a_change_that_fails_says_what_is_known(
     [
         (refusal("Throttling"), Unreachable),
         (refusal("InternalError", status=500), Unreachable),
+        (ResponseParserError("invalid XML"), Unreachable),
         (aws.ReadTimeoutError(endpoint_url="https://route53.example.net"), Unreachable),
         (refusal("AccessDenied", status=403), Rejected),
     ],

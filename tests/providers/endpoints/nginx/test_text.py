@@ -69,3 +69,12 @@ def test_statements_know_quotes_comments_and_variables() -> None:
 def test_a_file_that_is_not_exactly_a_pool_is_refused(text: str, cause: str) -> None:
     with pytest.raises(ValueError, match=cause):
         parse(text, "web", "demo")
+
+
+def test_a_marker_inside_of_a_quoted_word_is_refused():
+    text = (
+        'upstream web {\n    server "\n    # reconciler begin demo\n    server 192.0.2.1:80 weight=1;\n    # reconciler end demo\n'
+        '    ";\n}\n'
+    )
+    with pytest.raises(ValueError, match="a marker stands inside of directive 'server'"):
+        parse(text, "web", "demo")

@@ -63,3 +63,12 @@ def test_a_container_that_cannot_be_inspected_is_read_from_the_list() -> None:
     entry = {"Id": "x", "Names": ["/other/alias", "/shop"], "State": "dead", "Labels": None, "Image": "shop:1"}
     listed = listed_container(entry)
     assert (listed.name, listed.status, listed.image, listed.started_at) == ("shop", "dead", "shop:1", 0)
+
+
+@pytest.mark.parametrize("labels", [{"a": ["b"]}, {"a": None}, ["a"], "a=b", 7])
+def test_labels_that_are_not_texts_are_refused(labels: object) -> None:
+    inspection = {"Id": "x", "Name": "/n", "State": {}, "Config": {"Labels": labels}, "HostConfig": {}}
+    with pytest.raises(TypeError, match="labels are not texts"):
+        read_container(inspection)
+    with pytest.raises(TypeError, match="labels are not texts"):
+        listed_container({"Id": "x", "Names": ["/n"], "State": "running", "Labels": labels})
