@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from providers.facts import ContainerState, ProbeFact, ProbeValue
+from providers.facts import ContainerFact, ContainerState, ProbeFact, ProbeValue
 from reconciler.core.exits.grants import RESTARTS, URGENT
 from reconciler.core.healing.mass_failure import Outbreaks
 from reconciler.core.model.instant import FOREVER, Now, instant
@@ -16,6 +16,7 @@ from reconciler.core.model.reasons import Reason
 from reconciler.core.model.want import Kind, Want
 from reconciler.core.replicas import exit_times
 from reconciler.core.replicas.availability import Availability
+from reconciler.core.replicas.roster import Group
 from reconciler.core.replicas.snapshot import Snapshot
 
 
@@ -54,13 +55,21 @@ class RestartCounters:
                 node = belief.fact.node
                 if belief.fact.state is not ContainerState.RUNNING:
                     continue
-                verdicts = self.snap.observed.probes.get(belief.fact.generation)
-                ours = verdicts is not None and (
-                    _erring(verdicts.liveness, self.snap.now) or _erring(verdicts.startup, self.snap.now)
-                )
+                ours = self._erring(group, belief.fact)
                 erring, probed = counts.get(node, (0, 0))
                 counts[node] = (erring + ours, probed + 1)
         return counts
+
+    def _erring(self, group: Group, fact: ContainerFact) -> bool:
+        """Whether the prober fails for a container, by the probe that decides: liveness is not asked before the startup probe has passed."""
+        verdicts, now = self.snap.observed.probes.get(fact.generation), self.snap.now
+        if verdicts is None:
+            return False
+        startup = verdicts.startup
+        if startup is None:
+            waits = self.snap.roster.container_of(group.workload, fact).startup is not None
+            return not waits and _erring(verdicts.liveness, now)
+        return _erring(startup, now) or (startup.value is ProbeValue.PASS and _erring(verdicts.liveness, now))
 
     def grant(self, want: Want) -> None:
         """Let one disruption begin: from now on it counts, whatever its result."""

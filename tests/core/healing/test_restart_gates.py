@@ -77,6 +77,16 @@ def test_prober_faults_of_many_containers_hold_restarts_on_their_node():
     assert rule_of(guarded(), scene) is Rule.PROBER_FAULT
 
 
+@pytest.mark.parametrize("started", [True, False])
+def test_liveness_counts_as_a_prober_fault_only_after_the_startup_probe_has_passed(started):
+    scene = one_sick()
+    value = ProbeValue.PASS if started else ProbeValue.FAIL
+    for number in (0, 2):
+        startup = PASS._replace(value=value, last=value)
+        scene.probes[scene.facts[number].generation] = Probes(startup, DARK._replace(value=ProbeValue.PASS), PASS)
+    assert (rule_of(guarded(), scene) is Rule.PROBER_FAULT) is started
+
+
 def test_a_single_prober_fault_holds_no_other_container():
     scene = one_sick()
     scene.probes[scene.facts[0].generation] = Probes(None, DARK._replace(value=ProbeValue.PASS), PASS)

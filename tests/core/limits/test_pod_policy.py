@@ -31,6 +31,10 @@ class Forbidden:
     def specs(self) -> tuple[Spec, ...]:
         return self.shop.specs
 
+    @property
+    def destroy(self) -> bool:
+        return self.shop.destroy
+
     def desired(self) -> Desired:
         desired = self.shop.desired()
         marked = tuple(replace(item, forbidden=WHY) for item in desired.workloads)
