@@ -193,9 +193,11 @@ def test_a_reload_changes_no_weight_and_an_edit_shows_once_loaded(nginx: Nginx, 
     endpoints = pools()
     perform_one(endpoints, put(PLACE, 10))
     seen = {member.weight for member in members(endpoints)}
+    before = nginx.workers()  # before the signal: right after it there may be new ones
     nginx.process.send_signal(signal.SIGHUP)
-    before = nginx.workers()
+    end = time.monotonic() + 60
     while nginx.workers() & before:
+        assert time.monotonic() < end, "the old workers do not end"
         seen |= {member.weight for member in members(endpoints)}
     assert seen == {10}
     file_of(nginx).write_text(file_of(nginx).read_text().replace("weight=10", "weight=5"))
