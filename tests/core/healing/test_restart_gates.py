@@ -78,7 +78,7 @@ def test_prober_faults_of_many_containers_hold_restarts_on_their_node():
 
 
 @pytest.mark.parametrize("started", [True, False])
-def test_liveness_counts_as_a_prober_fault_only_after_the_startup_probe_has_passed(started):
+def test_liveness_is_no_prober_fault_before_the_startup_probe_has_passed(started):
     scene = one_sick()
     value = ProbeValue.PASS if started else ProbeValue.FAIL
     for number in (0, 2):
