@@ -67,7 +67,7 @@ class ExecProber:
         self._number = 0
         self._root = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
         pid = os.getpid()
-        self._mark = f"{pid}:{tree.start_ticks(pid)}"
+        self._mark = f"{pid}:{tree.start_ticks(pid)}:{tree.namespaces()}"
         tree.kill_leftovers()
         self._is_subreaper = tree.become_subreaper()
 

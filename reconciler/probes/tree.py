@@ -9,7 +9,7 @@ import os
 import signal
 
 MARK = "RECONCILER_PROBE"
-"""Name of the environment variable: `<pid of the engine>:<its start in clock ticks>:<number of the run>`."""
+"""Name of the environment variable: `<pid of the engine>:<its start in clock ticks>:<its namespaces>:<number of the run>`."""
 
 _PR_SET_CHILD_SUBREAPER = 36
 _ROUNDS = 10
@@ -30,6 +30,17 @@ def start_ticks(pid: int) -> int:
             return int(file.read().rpartition(b")")[2].split()[19])
     except (OSError, IndexError, ValueError):
         return 0
+
+
+def namespaces() -> str:
+    """The namespaces in which pids and start times of this process have their meaning: those of processes and of time."""
+    found = []
+    for kind in ("pid", "time"):
+        try:
+            found.append(str(os.stat(f"/proc/self/ns/{kind}").st_ino))
+        except OSError:  # the kernel has no such namespaces
+            found.append("0")
+    return "-".join(found)
 
 
 def children(pid: int) -> list[int]:
@@ -105,15 +116,15 @@ def mark_of(pid: int) -> str:
 def kill_leftovers() -> int:
     """Kill commands of engines that no longer exist (after SIGKILL); returns how many.
 
-    One pass over the readable processes. A process counts only when its mark names an engine that no longer exists.
+    One pass over the readable processes. A process counts only when its mark names an engine that no longer exists. From another
+    namespace an engine that lives looks like one that does not: its commands are left alone.
     """
-    killed = 0
+    killed, here = 0, namespaces()
     for name in os.listdir("/proc"):
         if not name.isdigit():
             continue
-        engine, _, rest = mark_of(int(name)).partition(":")
-        ticks = rest.partition(":")[0]
-        if engine.isdigit() and ticks.isdigit() and start_ticks(int(engine)) != int(ticks):
+        engine, ticks, where, *_ = (*mark_of(int(name)).split(":"), "", "", "")
+        if where == here and engine.isdigit() and ticks.isdigit() and start_ticks(int(engine)) != int(ticks):
             kill(int(name))
             killed += 1
     return killed

@@ -166,7 +166,8 @@ class TwoEngines(World):
         """Address and start of each running container of a node, by name."""
         api, found = self.apis[node], {}
         for name in api.names(f"reconciler.instance={self.id}"):
-            with suppress(Gone):  # removed since it was listed
+            # Removed since it was listed; Podman may say so as a failure (containers/podman issue 10120).
+            with suppress(Gone, ProviderError):
                 item = api.inspect(name)
                 if item["State"]["Running"]:
                     address = str(item["NetworkSettings"]["Networks"][self.network]["IPAddress"])

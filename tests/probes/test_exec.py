@@ -1,6 +1,7 @@
 """Exec probes: exits, time-outs, and no process left behind."""
 
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -210,3 +211,18 @@ def test_a_command_that_writes_without_end_is_stopped_at_the_limit(watch: Watch,
     watch.engine.set_targets([command("a", "sh", "-c", script, failure_threshold=1)])
     assert watch.of("a").value is ProbeValue.FAIL
     assert not big.exists() or big.stat().st_size <= limits.FILE_OCTETS
+
+
+ELSEWHERE = "import sys; from reconciler.probes import tree; print(tree.kill_leftovers())"
+
+
+def test_an_engine_in_another_time_namespace_leaves_others_commands_alone(watch: Watch) -> None:
+    if os.geteuid() or subprocess.run(["unshare", "--time", "true"], check=False).returncode:
+        pytest.skip("a time namespace of its own needs root")
+    watch.engine.set_targets([command("slow", "sleep", "60", period=4000 * MS, timeout=3000 * MS, failure_threshold=1)])
+    deadline = time.monotonic() + PATIENCE
+    while not any(mark_of(int(entry.name)) for entry in Path("/proc").iterdir() if entry.name.isdigit()):
+        assert time.monotonic() < deadline
+    words = ["unshare", "--time", "--boottime=86400", "--fork", sys.executable, "-c", ELSEWHERE]
+    subprocess.run(words, check=True, timeout=60, stdout=subprocess.DEVNULL)
+    assert watch.of("slow").detail.startswith("timed out")
