@@ -108,7 +108,7 @@ PATHS = [
     ("/run/web", False, [{"pathPrefix": "/run"}], False, True),
     ("/", True, [{"pathPrefix": "/"}], False, False),
     ("/", True, [{"pathPrefix": "/"}], True, True),
-    ("/proc/1/root/etc", True, [{"pathPrefix": "/proc"}], False, False),
+    ("/proc/1/cwd", True, [{"pathPrefix": "/proc"}], False, False),
     ("/proc/self/cwd", True, [{"pathPrefix": "/proc"}], False, False),
     ("/proc", True, [{"pathPrefix": "/proc", "readOnly": True}], False, True),
 ]
