@@ -43,7 +43,7 @@ def after(**changes: object) -> dict:
         ({"Docker_image": None}, ["Docker images cannot be listed any more"]),
     ],
 )
-def test_a_run_tells_what_it_removed_or_left(changes, lines):
+def test_a_run_says_what_it_removed_or_left(changes, lines):
     changed = after(**{name: value if value is None else frozenset(value) for name, value in changes.items()})
     assert compare(BEFORE, changed, ["mine1"], ["theirs1"], alone=True) == lines
 

@@ -1,7 +1,7 @@
 """What the manifests of the tree may reach when there are local documents (`--instance`). Called by `resolver.py`.
 
-Whoever can merge must not gain the host: which servers, sockets and programs there are, which limits hold and which secrets go where is said
-outside the tree. Local documents themselves are not confined. Without them a tree is trusted like a script.
+Whoever can merge must not gain the host: local documents, outside the tree, name the servers, sockets and programs, the limits, and where each
+secret may go. They are not confined themselves. Without them a tree is trusted like a script.
 """
 
 from collections.abc import Iterator, Sequence

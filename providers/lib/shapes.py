@@ -1,6 +1,6 @@
 """Answers of another shape than a server is documented to give. Used by providers around the code that reads answers.
 
-Such an answer tells nothing, so the look fails and what was asked about is unknown. The cause names the exception for a report.
+Such an answer shows nothing, so the look fails and what was asked about is unknown. The cause names the exception for a report.
 """
 
 from collections.abc import Iterator

@@ -315,7 +315,7 @@ class EndpointConformance:
         same(lossy.perform(added).errors, (None, None, None), 2, "repeating does what is left")
         same(self.weights(lossy), dict.fromkeys(self.places, 10), 2, "all of them, once")
 
-    def test_level_11_what_is_known_after_writing_is_as_a_look_tells_it(self, endpoints: EndpointProvider) -> None:
+    def test_level_11_what_is_known_after_writing_is_as_a_look_says_it(self, endpoints: EndpointProvider) -> None:
         """Pools that were read back save a look, so they must equal one."""
         added = [SetWeight(endpoints.name, self.pool, place, "web-0", 10, None) for place in self.places]
         performed = endpoints.perform(added)

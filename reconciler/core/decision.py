@@ -15,7 +15,7 @@ class Decision:
     """The answer of `decide`.
 
     `wake_at` is the steady instant, later than now, at which the answer may change without new facts. `guard_hash` approves all held
-    changes that need it; empty without such. `unsettled` tells that a
+    changes that need it; empty without such. `unsettled` says that a
     disruption made progress without a call, so that its next step may be due already: decide again at once.
     """
 

@@ -22,7 +22,7 @@ IDLE = 30.0
 async def beat(
     monitoring: Monitoring, manager: ServiceManager, stopping: Callable[[], bool], period: float = PERIOD
 ) -> None:
-    """Run until cancelled. `stopping` tells that the daemon ends after its current actions; `period` is in seconds."""
+    """Run until cancelled. `stopping` says that the daemon ends after its current actions; `period` is in seconds."""
     loop = asyncio.get_running_loop()
     reported, ready, stops = "", False, False
     while True:

@@ -148,7 +148,7 @@ class Loop:
                     slot.prober.event(slot, mask)
                 elif fd == control:
                     if link.receive():
-                        self._urgent = True  # any batch tells the parent that the socket has room again
+                        self._urgent = True  # any batch shows the parent that the socket has room again
                     link.flush()
                 elif fd == self._wake_fd:
                     self._reap()

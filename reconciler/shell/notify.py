@@ -1,4 +1,4 @@
-"""sd_notify: tells systemd that the daemon is ready, works, or stops. Called by `wire.py` and the heart-beat.
+"""sd_notify: informs systemd that the daemon is ready, works, or stops. Called by `wire.py` and the heart-beat.
 
 The protocol is that of sd_notify(3): one datagram with `NAME=VALUE` lines to the unix socket of NOTIFY_SOCKET.
 """

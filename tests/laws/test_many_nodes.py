@@ -23,7 +23,7 @@ NUMBER = st.integers(0, 49)
 
 
 class Nodes(RuleBasedStateMachine):
-    """The rules are what befalls nodes, containers, manifests and the process; `count` nodes."""
+    """The rules are what happens to nodes, containers, manifests and the process; `count` nodes."""
 
     count = 2
     rest = 40

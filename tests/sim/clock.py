@@ -77,7 +77,7 @@ class SimClock(VirtualClock):
     """A `VirtualClock` whose sleeper walks from event to event and waits at the horizon until the test goes on.
 
     `base_tasks` is the number of tasks while no call is under way. `next_event` gives the next instant at which something happens
-    by itself; `happen` makes it happen. `waiting` tells whether tasks wait for something that takes virtual time: writes of the store.
+    by itself; `happen` makes it happen. `waiting` says whether tasks wait for something that takes virtual time: writes of the store.
     `idle` says whether no task of the event loop can go on by itself.
     """
 

@@ -1,6 +1,6 @@
 """What happens to single nodes of a simulated world: silence, slow answers, reboots, engines that end, and returns with old containers.
 
-`Nodes` keeps what befalls each node. `linked` puts it between the program and a node's runtime: calls of the program to a silent node
+`Nodes` keeps what happens to each node. `linked` puts it between the program and a node's runtime: calls of the program to a silent node
 fail, and those to a slow one end later. Operators, engines and restart policies act on the runtimes themselves, so a silent node
 lives on.
 """
@@ -51,7 +51,7 @@ class Link:
 
 @dataclass(slots=True)
 class Nodes:
-    """What befalls the nodes of one world. Names of nodes are those of their runtimes."""
+    """What happens to the nodes of one world. Names of nodes are those of their runtimes."""
 
     outside: MemoryWorld
     apps: Apps

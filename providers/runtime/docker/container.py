@@ -55,7 +55,7 @@ class EngineContainer:
     `started_at` and `finished_at` are wall-clock ns, `running_since` is steady ns. `status` is the engine's state; `addresses`
     are by network; `connected` holds the names and ids of the networks that it is connected to; `restart` is the policy's name
     (`on-failure:N` gives up after N tries); `cpu` is in thousandths, `memory` in bytes; `bindings` are (port, host address,
-    host port). `inherited` tells that its image passes the owner mark on.
+    host port). `inherited` says that its image passes the owner mark on.
     """
 
     id: str

@@ -139,7 +139,7 @@ def _limit(memory: int) -> int:
 def read_setup(inspection: Mapping[str, Any]) -> Setup:
     """How a container was created, or what an image gives to its containers. Raises AttributeError, TypeError, ValueError.
 
-    The inspection of a container merges both; only the image's own tells what was set explicitly. Values of variables may be
+    The inspection of a container merges both; only the image's own shows what was set explicitly. Values of variables may be
     secrets: only their fingerprints leave this function.
     """
     config = inspection.get("Config") or {}

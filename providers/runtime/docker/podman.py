@@ -1,6 +1,6 @@
 """What Podman's own settings mean for its containers: how long exec probes leave processes behind, and the init process.
 
-Podman's API tells neither, so the files are read that its service reads (containers.conf(5)). Called by `doctor.py`.
+Podman's API shows neither, so the files are read that its service reads (containers.conf(5)). Called by `doctor.py`.
 """
 
 import os

@@ -66,7 +66,7 @@ class Sent(NamedTuple):
 class Record(NamedTuple):
     """The pushes of one container, as far as they matter.
 
-    `first` is the steady instant of the first push of the current boot; `bound` tells that a look that began later has shown
+    `first` is the steady instant of the first push of the current boot; `bound` says that a look that began later has shown
     this generation, so that the boot can belong to no other. `earlier` are boots that are over, each with the start of the
     generation it belonged to; `nonce` is that of the credentials it pushes with. `time` is the highest signed time of all accepted
     messages (wall ns); 0 = none of them had one.
@@ -93,7 +93,7 @@ class ObservedContainer(NamedTuple):
 class Ruling(NamedTuple):
     """The answer to one push: an HTTP status, a message for the sender, and the new record where the push was accepted.
 
-    `changed` tells that it differs from the push before it. `doubtful` tells that the message may be a captured one: the sender may
+    `changed` says that it differs from the push before it. `doubtful` says that the message may be a captured one: the sender may
     repeat it with `challenge`, which the shell fills in.
     """
 

@@ -22,7 +22,7 @@ def node_key(node: str) -> str:
 class Subject(NamedTuple):
     """What an action is about: the document, such as `workload/web`; the object, such as `workload/web/0`; and its node.
 
-    `by_manifest` tells that the document itself has `suspend: true`, where that stops the action.
+    `by_manifest` says that the document itself has `suspend: true`, where that stops the action.
     """
 
     key: str

@@ -7,7 +7,7 @@ class Adopted(NamedTuple):
     """One adopted container: its replica, and its node and name at the last look.
 
     `baseline` is the revision of the template that it fitted, empty while it fits none. `ports` are its ports as a replica. `left`
-    tells that its workload is not declared any more. `reach` is how it could be reached at the last look, as in `Owned`.
+    says that its workload is not declared any more. `reach` is how it could be reached at the last look, as in `Owned`.
     """
 
     workload: str

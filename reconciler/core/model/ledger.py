@@ -28,7 +28,7 @@ class Grant(NamedTuple):
     """The permission for one disruption of one generation. It counts against the budget until the disruption is over.
 
     `names_out` is when the address was first out of every name (then `ttl` ns are waited for), `weight_out` when the weight was
-    first read back as 0 in every pool (then the drain is waited for); `pooled` tells that it ever carried weight. `recreate` tells
+    first read back as 0 in every pool (then the drain is waited for); `pooled` says that it ever carried weight. `recreate` says
     that the container is removed and created again: the grant then goes on, under the id of the removed one, until the replica is
     available again. `grace` and `drain` (ns) are those of a restart request, None = those of the manifest. `quiet` is since when
     there are no requests in flight, `epochs` the processes of the balancers that counted them when the drain began. `only` names
@@ -96,10 +96,10 @@ class Outbreak(NamedTuple):
 class StepFailure(NamedTuple):
     """Consecutive failures of one step.
 
-    `refused` tells that the other side understood and refused. `first` is the first of these failures, None in rows of older
+    `refused` says that the other side understood and refused. `first` is the first of these failures, None in rows of older
     versions. `asked` is the digest of what was asked (`actions/asked`): another one is tried at once. `object` is the object of the
-    step. `wait` is how long (ns) the other side asked to wait. `again` tells that the next try is due now, because an operator or a
-    new run asked for it. `whole` tells that a part of the same step would be refused as well: for rights, size or rate.
+    step. `wait` is how long (ns) the other side asked to wait. `again` says that the next try is due now, because an operator or a
+    new run asked for it. `whole` says that a part of the same step would be refused as well: for rights, size or rate.
     """
 
     streak: int
@@ -117,7 +117,7 @@ class StepFailure(NamedTuple):
 class Suspension(NamedTuple):
     """An operator's suspension of all actions on an object. `until_wall` is its expiry (0 = until resumed).
 
-    `probes` tells that its probes stop as well: then its health is unknown.
+    `probes` says that its probes stop as well: then its health is unknown.
     """
 
     who: str

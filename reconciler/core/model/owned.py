@@ -14,7 +14,7 @@ class Owned(NamedTuple):
     kill at the memory limit while it ran on (wall-clock ns). `restarts` is the runtime's own count at the last look. `node`, `workload`
     (its name), `ordinal` and `revision` say which replica it is and where; `node` is empty in rows of older versions. `reach` is how
     it could be reached at the last look: its own addresses as `ADDRESS`, ports of its host as `ADDRESS:PORT`. `volumes` are its exclusive
-    volumes: of a container on a node that cannot be read, or of a workload that is not declared any more, nothing else tells that.
+    volumes: of a container on a node that cannot be read, or of a workload that is not declared any more, nothing else shows that.
     """
 
     ended_at: int = 0

@@ -17,7 +17,7 @@ class PushFact(NamedTuple):
     """The latest push of one generation.
 
     `at` is the steady instant of its receipt, `since` that of the first push of this event in a row, `boot` the run of the
-    sender and `seq` its count in it, `inflight` the sender's count of requests in flight (None = not sent). `restored` tells that
+    sender and `seq` its count in it, `inflight` the sender's count of requests in flight (None = not sent). `restored` says that
     it was stored before a restart of this program and not received again: then `at` may be the instant of the restart.
     """
 

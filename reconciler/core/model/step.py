@@ -17,7 +17,7 @@ class Step:
     """One action that is due.
 
     `id` names object and verb and is the same in every decision that has this step; `follows` are ids of steps that come before it,
-    where the plan has them; `journal` tells that its outcome must survive a crash.
+    where the plan has them; `journal` says that its outcome must survive a crash.
     """
 
     id: str

@@ -13,7 +13,7 @@ from reconciler.core.model.instant import Instant
 class Ready(NamedTuple):
     """A generation of a container that has been ready: its start (runtime's wall clock, ns) and since when it was ready.
 
-    `grows` tells that it carried no weight then, so that its weight grows where its service has a ramp. `resort` is the start of a
+    `grows` says that it carried no weight then, so that its weight grows where its service has a ramp. `resort` is the start of a
     later generation that got weight as the last resort of its pool and has not been ready; 0 if none did. `full` are the pools
     (`provider/pool`) in which it has carried the full weight of their service: no ramp applies there again.
     """

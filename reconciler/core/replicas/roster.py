@@ -41,10 +41,10 @@ class Group:
     """The containers of one workload. Filled while this stage runs, read-only after it.
 
     `current` is keyed by ordinal; the lists are sorted by (ordinal, name). `unseen` are the containers that were last observed on nodes
-    that cannot be read, `unlisted` tells that there may be others, because the ledger does not know what is on one of the workload's
+    that cannot be read, `unlisted` says that there may be others, because the ledger does not know what is on one of the workload's
     nodes. `unknown` are the replicas of the serving revision that may be on such a node, by ordinal, each with that
     node; `silent` are those nodes of the instance, and `placed` is that of the roster while there are some. `serving` is the revision
-    of the current ones; `coming` tells that replicas of the declared one are created. `earlier` are the probes of replicas that are not judged by those of the manifest.
+    of the current ones; `coming` says that replicas of the declared one are created. `earlier` are the probes of replicas that are not judged by those of the manifest.
     """
 
     workload: Workload

@@ -272,7 +272,7 @@ def _workload(status: Status, workload: WorkloadStatus, instance: str, context: 
 def _suspended_by(status: Status, group: Group, stopped: Container[str], now: Now) -> list[dict[str, Any]]:
     """Everything that suspends a workload or a node that it uses, each with its end (wall clock, ns; None: no end) and the next step.
 
-    `stopped`: the keys of all suspensions and of the deny list. `declared` tells that the manifests do, so that only a change of them ends it.
+    `stopped`: the keys of all suspensions and of the deny list. `declared` says that the manifests do, so that only a change of them ends it.
     """
     desired, ledger, workload = status.desired, status.observed.ledger, group.workload
     if desired is None:

@@ -38,7 +38,7 @@ def reboot_of_a_node(here: World) -> None:
 
 
 def engine_away(here: World) -> None:
-    """It starts by itself again what it took along, before anybody can look."""
+    """It starts by itself again what it took along, before the next look."""
     here.checks.clear()  # a pool whose members were all started again has no member with traffic
     here.outside.break_reads(NODE)
     here.run(60 * SECOND)

@@ -31,7 +31,7 @@ PLACES = [Endpoint("192.0.2.1", port) for port in (80, 81)]
 class Telling(MemoryEndpoints):
     """Endpoints that tell what they read back.
 
-    `quiet` tells nothing, `lazy` answers and does nothing, of `lost` the answers are lost; `meanwhile` happens during a call.
+    `quiet` says nothing, `lazy` answers and does nothing, of `lost` the answers are lost; `meanwhile` happens during a call.
     """
 
     def __init__(self) -> None:

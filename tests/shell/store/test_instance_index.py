@@ -64,7 +64,7 @@ def test_an_instance_is_found_by_the_path_as_given_and_without_links(host, tmp_p
     assert host.find(link) == {state: "a"}
 
 
-def test_the_local_file_tells_instances_of_one_path_apart(host, tmp_path):
+def test_the_local_file_separates_instances_of_one_path(host, tmp_path):
     one, two = tmp_path / "one.yaml", tmp_path / "two.yaml"
     for file in (one, two):
         file.write_text("# local\n")

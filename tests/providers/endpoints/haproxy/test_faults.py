@@ -172,7 +172,7 @@ def test_pools_after_a_write_are_as_read_back_with_changes_of_others(
     performed = endpoints.perform([ACTION])
     assert performed.errors == (None,)
     found = [{int(member.endpoint.address[-1]): member.weight for member in fact.members} for fact in performed.pools]
-    # A member without weight may have sessions, which a write does not count: another look tells.
+    # A member without weight may have sessions, which a write does not count: another look shows them.
     assert found == ([] if reported is None else [reported])
 
 
