@@ -94,13 +94,16 @@ def _lines(planned: Planned) -> list[str]:
     return [_line(planned), *(f"    {change}" for change in spelled_out(planned.step.action))]
 
 
-def _line(planned: Planned) -> str:
+def numbered(planned: Planned) -> str:
+    """How the line of a step begins: the steps before it with the delay after them, and its number."""
     needs = ",".join(str(number) for number in planned.after)
     delay = f" +{seconds(planned.delay)}" if planned.delay >= SECOND else ""
+    return f"[{needs}{delay}] {planned.number}"
+
+
+def _line(planned: Planned) -> str:
     step = planned.step
-    return (
-        f"[{needs}{delay}] {planned.number} {step.object}: {describe(step.action)} ({step.cause.value}: {step.message})"
-    )
+    return f"{numbered(planned)} {step.object}: {describe(step.action)} ({step.cause.value}: {step.message})"
 
 
 def _hold(hold: Hold) -> str:

@@ -165,7 +165,7 @@ class EngineClient:
         end = time.monotonic() + ANSWER_TIMES * self._read_seconds + patience
         with (
             self._calling(target, write=method != "GET"),
-            self._send(method, path, target, params=params, body=body, patience=patience, api=api) as answer,
+            self.stream(method, path, target, params=params, body=body, patience=patience, api=api) as answer,
         ):
             return Answer(_whole(answer, end))
 
@@ -182,21 +182,6 @@ class EngineClient:
         api: str = "",
     ) -> "requests.Response":
         """As `request`, but the caller reads the body, with a limit of its own, and closes the answer."""
-        return self._send(method, path, target, params=params, body=body, patience=patience, headers=headers, api=api)
-
-    def _send(
-        self,
-        method: str,
-        path: str,
-        target: str,
-        *,
-        params: dict[str, str] | None,
-        body: JSON,
-        patience: float,
-        headers: dict[str, str] | None = None,
-        api: str = "",
-    ) -> "requests.Response":
-        """The answer without its body. Raises as `post`."""
         with self._calling(target, write=method != "GET"):
             if not self._reached:
                 # The package leaks a socket when no engine listens; a separate connection finds that out first.

@@ -24,13 +24,10 @@ from providers.actions import (
 )
 from reconciler.cli.render.paint import Paint
 from reconciler.core.decision import Changed, Planned
-from reconciler.core.plan_text import FORMAT_VERSION, gained, privilege_lines, seconds
+from reconciler.core.plan_text import FORMAT_VERSION, IN_A_LINE, gained, numbered, privilege_lines
 from reconciler.core.replicas.privilege_changes import Change
 from reconciler.exits import Exit
 from reconciler.wire import MadePlan
-
-IN_A_LINE = 12
-"""Record sets that one line names."""
 
 
 def not_looked_at(made: MadePlan, desired: Desired) -> list[str]:
@@ -92,10 +89,8 @@ def _changed(changed: Changed) -> str:
 
 
 def _step(planned: Planned) -> str:
-    needs = ",".join(str(number) for number in planned.after)
-    delay = f" +{seconds(planned.delay)}" if planned.delay >= SECOND else ""
     step = planned.step
-    return f"[{needs}{delay}] {planned.number} {_object(step.object)}: {_action(step.action)} ({step.cause.value})"
+    return f"{numbered(planned)} {_object(step.object)}: {_action(step.action)} ({step.cause.value})"
 
 
 def _result(made: MadePlan) -> str:
