@@ -264,8 +264,12 @@ class Api:
         return [str(entry["Name"]) for entry in listed]
 
     def clean(self, instance: str) -> None:
-        """Remove everything that carries an instance's label."""
-        for name in self.names(f"reconciler.instance={instance}"):
+        """Remove everything that carries an instance's label.
+
+        Members of a replica (longer names) go before the container whose network they share: Podman refuses the other order, or leaves
+        the network namespace behind.
+        """
+        for name in sorted(self.names(f"reconciler.instance={instance}"), key=len, reverse=True):
             self.remove(name)
 
 
