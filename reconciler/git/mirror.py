@@ -47,8 +47,6 @@ LISTING = 256 * 1024 * 1024
 """Most bytes of the listing of a directory."""
 REFS = 4 * 1024 * 1024
 """Most bytes of a remote's answer about a ref."""
-FIRST_GIT = (2, 36)
-"""The oldest git that this module works with: filters by depth of trees, `safe.directory`, and no promises of refs."""
 
 _NO_FILTER = re.compile(
     r"filter .* not supported|not our ref|unadvertised object|filtering not recognized|does not support", re.I
