@@ -8,7 +8,8 @@ manifests. A commit that changes nothing in the set gives equal files, so it lea
     reader.hurry()           the next `read` asks the remote, whatever its interval
     reader.adopted(sources)  these are in force: events, and the root by which the instance reaches their files
 
-Between fetching and reading a commit stands `checks`, the place for a policy of signatures: a check raises GitError to refuse a commit.
+Between fetching and reading a commit stands `checks`, the place for a policy of signatures: a check raises Unusable to refuse a commit until
+the remote names another one, or local documents change; another GitError lets the same commit be checked again at the next poll.
 """
 
 import os
@@ -29,7 +30,7 @@ from manifests.values.desired import SECOND
 from providers.errors import ProviderError
 from providers.lib.secrets import SecretRef
 from reconciler.git.access import Access
-from reconciler.git.errors import GitError, NotThere, Refused, Unusable
+from reconciler.git.errors import GitError, Refused, Unusable
 from reconciler.git.mirror import TIMEOUT, Head, Mirror
 from reconciler.git.tree import Listing, Trees, listing, wanted
 from reconciler.shell.secrets import SECRETS
@@ -103,7 +104,7 @@ class GitReader:
     _failures: int = 0
     _hurried: bool = False
     _in_force: str = ""
-    _listing: Listing | None = None
+    _refused: tuple[Head, Source | None, GitError] | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -199,8 +200,17 @@ class GitReader:
         before = self._read
         if before is not None and before.revision is not None and head == self.head:
             return before
-        if head == self.head and before is not None and isinstance(self.problem, Unusable):
-            raise self.problem  # the same commit as before, and what is wrong with it is in it
+        if self._refused is not None and self._refused[:2] == (head, self._settings):
+            raise self._refused[2]  # what is wrong is in the commit, and it is the same one
+        try:
+            return self._of(mirror, head)
+        except Unusable as error:
+            self._refused = (head, self._settings, error)
+            raise
+
+    def _of(self, mirror: Mirror, head: Head) -> Read:
+        """What is at a commit that is not the one read before. Raises GitError, ProviderError."""
+        before = self._read
         mirror.fetch(head, self.url.path)
         self.head = head
         self._follows(mirror, head.commit)
@@ -208,7 +218,6 @@ class GitReader:
             check(mirror, head, self._settings)
         found = listing(mirror, head.commit, self.url.path)
         revision = Revision(head.commit, head.ref, found.tree)
-        self._listing = found
         if before is not None and before.revision is not None and before.revision.tree == found.tree:
             return Read(before.tree, revision)
         asked = wanted(found)
@@ -294,6 +303,3 @@ def access_of(source: Source) -> Access:
         known_hosts=source.known_hosts or "",
         ca_file=source.ca_file or "",
     )
-
-
-__all__ = ["GitReader", "NotThere", "Read", "Revision", "access_of"]
