@@ -189,7 +189,7 @@ class Mirror:
         names = _candidates(ref)
         # `^{}` asks for the commit that an annotated tag names.
         patterns = [pattern for name in names for pattern in (name, f"{name}^{{}}")]
-        with online(self._scheme, self.access) as how:
+        with online(self._scheme, self.access, self._empty()) as how:
             command = [*how.words, "ls-remote", "--symref", "--quiet", "--", self.remote, *patterns]
             ran = self._run(command, how.env, how.fds, self.timeout, output=REFS)
         if ran.code != 0:
@@ -202,6 +202,14 @@ class Mirror:
                 "check the address of the source, and what answers there",
             )
         return _named(ref, names, ran.out, self.remote)
+
+    def _empty(self) -> Path:
+        """A directory of ours that has no file. Raises Unavailable."""
+        try:
+            (self.directory / "empty").mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise _cannot_write(self.directory, error) from error
+        return self.directory / "empty"
 
     @property
     def _scheme(self) -> str:
@@ -265,7 +273,7 @@ class Mirror:
 
     def _get(self, oids: Sequence[str], *options: str) -> bool:
         """Fetch objects by their numbers. False when the server does not give them in this way. Raises GitError."""
-        with online(self._scheme, self.access) as how:
+        with online(self._scheme, self.access, self._empty()) as how:
             command = [
                 *how.words,
                 f"--git-dir={self.repository}",
