@@ -20,6 +20,7 @@ import fcntl
 import os
 import re
 import shutil
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -114,6 +115,7 @@ class Mirror:
         remote: the address for git, without credentials.
         access: the credentials.
         timeout: seconds of a call over the network.
+        stop: ends a call that waits for the remote, when it is set.
         rebuilt: why the repository was made again in this use; empty when it was not.
     """
 
@@ -121,6 +123,7 @@ class Mirror:
     remote: str
     access: Access = field(default_factory=Access)
     timeout: float = TIMEOUT
+    stop: threading.Event | None = None
     rebuilt: str = ""
     _lock: int = -1
     _present: frozenset[str] | None = None
@@ -152,7 +155,7 @@ class Mirror:
                 if tries % 20 == 0:
                     end_orphans(lock, "git")  # of a reconcile that was killed
                 tries += 1
-                if monotonic() >= deadline:
+                if monotonic() >= deadline or (self.stop is not None and self.stop.is_set()):
                     os.close(lock)
                     cause = f"another process has been using the mirror {self.directory} for {2 * self.timeout:g}s"
                     raise Unavailable(cause, "wait for it, or end it: fuser -v on its file 'lock' shows it") from None
@@ -522,6 +525,7 @@ class Mirror:
                 output=output,
                 file_size=PACK_BYTES,
                 pass_fds=fds,
+                stop=self.stop,
             )
         except Missing as error:
             raise Refused(str(error), "install git, so that it is on the PATH of reconcile") from error
