@@ -22,7 +22,7 @@ from time import monotonic
 
 from manifests.kinds.source import Source
 from manifests.load import Sources, declared_source
-from manifests.problems import Code, Problem
+from manifests.problems import Code, ManifestErrors, Problem
 from manifests.source.directory import SourceTree, digest, read_tree
 from manifests.source.git_url import GitUrl
 from manifests.source.local import LocalDocuments, read_local
@@ -151,14 +151,21 @@ class GitReader:
         with self._lock:
             local = None if self.instance_file is None else read_local(self.instance_file, self.directory)
             if self._local is None or local is None or local.revision != self._local.revision:
-                settings = None if local is None else declared_source(local)
-                if settings != self._settings:
-                    self._settings, self._due = settings, 0.0
+                self._take_settings(local)
             self._local = local
             if self._read is None or self._hurried or self.steady() >= self._due:
                 self._hurried = False
                 self._read = self._poll()
             return Sources(self._read.tree, local)
+
+    def _take_settings(self, local: LocalDocuments | None) -> None:
+        """What local documents say about the remote. While they are invalid, what they said before counts; they are reported elsewhere."""
+        try:
+            settings = None if local is None else declared_source(local)
+        except ManifestErrors:
+            return
+        if settings != self._settings:
+            self._settings, self._due = settings, 0.0
 
     def _poll(self) -> Read:
         """Ask the remote, and read what is new. A failure is an answer with a problem."""

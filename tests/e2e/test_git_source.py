@@ -326,3 +326,28 @@ def test_a_remote_that_hangs_delays_neither_health_nor_the_end(host: Host) -> No
             process.communicate(timeout=PATIENCE)
         assert process.returncode == 143
         assert time.monotonic() - begun < 12
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("url: 'https://h/r.git'", "git+https://"),
+        ("url: 'git+ssh://git@h/r.git'", "git+ssh needs sshKey"),
+        ("url: 'git+file:///r.git', interval: 1s", "10s"),
+        ("url: 'git+https://h/r.git', knownHosts: /x", "knownHosts does nothing"),
+    ],
+)
+def test_a_source_that_cannot_be_meant_is_invalid(host: Host, source: str, message: str) -> None:
+    host.declare(source)
+    code, out = host.here("validate")
+    assert code == 3, out
+    assert message in out
+
+
+def test_without_path_and_source_path_is_missing(host: Host) -> None:
+    file = host.local / "host.yaml"
+    file.write_text(file.read_text().partition(", source:")[0] + "}\n")
+    for words in (("--once",), ("plan",), ("validate",), ("status",), ("apply", "--yes")):
+        code, out = host.here(*words)
+        assert code == 64, out
+        assert "PATH is missing" in out
