@@ -145,6 +145,18 @@ def test_a_daemon_follows_a_branch_and_keeps_the_last_good_commit(host: Host) ->
     assert broken[:12] in events
 
 
+def test_a_force_push_is_followed_and_is_an_event(host: Host) -> None:
+    with host.daemon():
+        eventually(lambda: host.running() == ["one"])
+        old = git("rev-parse", "HEAD", at=host.upstream.work)
+        git("commit", "-q", "--amend", "-m", "other", at=host.upstream.work)
+        new = host.upstream.commit({"set/web.yaml": WEB % "two"})
+        eventually(lambda: host.running() == ["two"])
+    _, out = host.run("events", "--instance-id", host.id)
+    assert f"commit {new} does not follow commit {old}" in out
+    assert "force-push" in out
+
+
 def test_commits_elsewhere_cause_no_action(host: Host) -> None:
     assert host.here("--once")[0] == 0
     code, out = host.here("plan", "--detailed-exitcode")
