@@ -11,6 +11,9 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from manifests.gc_pause import collector_paused
+from manifests.kinds import Instance
+from manifests.kinds.source import Source
+from manifests.kinds.validate import validate
 from manifests.problems import Code, ManifestErrors, Problem, Where
 from manifests.resolve.pod import TemplateSupport
 from manifests.resolve.provider import KnownTypes, SettingsModel
@@ -18,6 +21,7 @@ from manifests.resolve.resolver import Resolved, any_field, resolve
 from manifests.source.directory import SourceFile, SourceTree, read_tree, with_contents
 from manifests.source.local import LocalDocuments, read_local
 from manifests.values.desired import Desired
+from manifests.values.pod import RELATIVE_WORKING_DIR
 from manifests.yaml.read import Document, internal_problem, read_file
 
 StrPath = str | os.PathLike[str]
@@ -123,7 +127,10 @@ def resolve_sources(
             raise
         except Exception as error:  # manifests that break the resolver must not end a daemon
             raise ManifestErrors([*problems, internal_problem(Where(".", 0, 0), error)]) from error
-        outside = _links_out_of_the_tree(resolved.desired)
+        outside = [
+            *_unprovided(sources.tree, resolved.desired, template_support),
+            *_links_out_of_the_tree(resolved.desired),
+        ]
     if outside:
         raise ManifestErrors([*outside, *resolved.warnings])
     return resolved
@@ -155,6 +162,51 @@ def _documents(files: tuple[SourceFile, ...], problems: list[Problem]) -> list[D
         documents += read
         problems += wrong
     return documents
+
+
+def _unprovided(tree: SourceTree, value: Desired, support: TemplateSupport) -> list[Problem]:
+    """Make the files that manifests name readable below the root of the tree; a problem for each that cannot be.
+
+    A process of this host that names no directory works in the root itself, so it gets all files of the set.
+    """
+    on_host = {
+        provider.name
+        for provider in value.providers
+        if (known := support(provider.type)) is not None and RELATIVE_WORKING_DIR in known[0]
+    }
+    named: dict[str, Where] = {}
+    for workload in value.workloads:
+        container = workload.template.container
+        if not on_host.isdisjoint(workload.nodes) and not os.path.isabs(container.working_dir):
+            named.setdefault(os.path.normpath(container.working_dir), workload.where)
+        for probe in (container.startup, container.liveness, container.readiness):
+            if probe is not None and probe.tls is not None and probe.tls.ca_file:
+                named.setdefault(os.path.normpath(probe.tls.ca_file), workload.where)
+    problems = []
+    for path, where in named.items():
+        failed = tree.provide(path)
+        if failed:
+            message = f"'{path}' cannot be read from the source: {failed}"
+            problems.append(Problem(where.file, where.line, where.column, Code.UNREADABLE_FILE, "", message))
+    return problems
+
+
+def declared_source(local: LocalDocuments) -> Source | None:
+    """The git source that the Instance of local documents declares; None without one.
+
+    Raises ManifestErrors when they cannot be read, or their Instance is invalid.
+    """
+    problems = list(local.problems)
+    source: Source | None = None
+    for document in _documents(local.files, problems):
+        declared, wrong = validate(document)
+        if declared is None or declared.kind == "Instance":
+            problems += wrong
+        if declared is not None and isinstance(declared.manifest, Instance):
+            source = source or declared.manifest.spec.source
+    if any(not problem.is_warning for problem in problems):
+        raise ManifestErrors(problems)
+    return source
 
 
 def _links_out_of_the_tree(value: Desired) -> list[Problem]:

@@ -242,8 +242,8 @@ async def run_once(
     host = SystemClock()
     start = start_manifests(location, host, stored=False) if stored is None else stored
     loaded = start.desired
-    desired = intent.applied_to(loaded)
-    state = location.state_of(desired.instance.id)
+    state = location.state_of(loaded.instance.id)
+    desired = location.at_work(intent.applied_to(loaded), state)
     credentials = Credentials(state, host, desired.instance.push)
     lock_wait = min(LOCK_WAIT, within / SECOND)
     monitoring = monitoring or Monitoring(host)
@@ -317,8 +317,8 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
     host = SystemClock()
     start = start_manifests(location, host, stored=True)
     loaded = start.desired
-    desired = intent.applied_to(loaded)
-    state = location.state_of(desired.instance.id)
+    state = location.state_of(loaded.instance.id)
+    desired = location.at_work(intent.applied_to(loaded), state)
     credentials = Credentials(state, host, desired.instance.push)
     monitoring, manager = Monitoring(host), from_environment()
     with (
@@ -355,7 +355,7 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
             providers_for=make,
             prober=prober,
             memory=monitoring.memory(memory),
-            source=monitoring.source(source_of(location, intent, start, archive, clock, follow=True)),
+            source=monitoring.source(source_of(location, intent, start, state, archive, clock, follow=True)),
             reporter=reporter,
             clock=clock,
             runner=runner,
@@ -367,10 +367,14 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
         )
         loop = Loop(parts)
         stop = asyncio.Event()
-        trigger = asyncio.create_task(FileTrigger(location.watched, _SourceWake(loop), clock).run(stop))
+        triggers = [
+            asyncio.create_task(FileTrigger(watched, _SourceWake(loop), clock).run(stop))
+            for watched in (location.watched,)
+            if watched is not None
+        ]
         warn = partial(reporter.note, level=logging.WARNING)
         beside = (
-            trigger,
+            *triggers,
             asyncio.create_task(serve(loop.pushing, credentials, warn, monitoring.pushed)),
             asyncio.create_task(serve_metrics(monitoring, warn)),
             asyncio.create_task(beat(monitoring, manager, lambda: loop.stopping is not None)),
@@ -441,12 +445,17 @@ def _ledger_for_plan(state: Path, host: SystemClock) -> tuple[ReadOnlyMemory, In
 
 
 class MadePlan(NamedTuple):
-    """A plan, the decision that it starts from and its instant, and the view of the running process that it used, if any."""
+    """A plan, the decision that it starts from and its instant, and the view of the running process that it used, if any.
+
+    `commit`, `ref`: of the git source that the manifests were read from, and the full name of the ref; else empty.
+    """
 
     plan: Plan
     decision: Decision
     now: Now
     view: DaemonView | None
+    commit: str = ""
+    ref: str = ""
 
 
 async def make_plan(
@@ -509,4 +518,5 @@ async def make_plan(
         plan = forecast(desired, observed, now)
         if view is not None:
             plan = replace(plan, holds=(*plan.holds, *view.only_there(decision, desired.revision)))
-        return MadePlan(plan, decision, now, view)
+        commit, ref = location.reader.seen if location.reader is not None and stored is None else ("", "")
+        return MadePlan(plan, decision, now, view, commit, ref)

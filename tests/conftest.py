@@ -19,6 +19,7 @@ PACKAGES = {
     "named": "bind9",
     "nginx": "nginx-light",
     "nsupdate": "dnsutils",
+    "sshd": "openssh-server",
     "setpriv": "util-linux",
     "pdns_server": "pdns-server pdns-backend-sqlite3",
     "promtool": "prometheus",

@@ -26,6 +26,7 @@ from reconciler.shell.report.events import (
     command_event,
     end_event,
     manifests_event,
+    source_event,
 )
 from reconciler.shell.report.summary import AGES, decision_document, fingerprint
 from reconciler.shell.reporter import Reporter
@@ -113,6 +114,10 @@ class Reporting:
     def manifests(self, desired: Desired, commit: str, now: Now) -> None:
         """Queue for the audit that other manifests are in force than before."""
         self._events.append(manifests_event(desired.revision, commit, desired.source, now))
+
+    def source(self, text: str, now: Now) -> None:
+        """Queue for the audit what happened at the source of the manifests."""
+        self._events.append(source_event(text, now))
 
     @property
     def queued(self) -> bool:
