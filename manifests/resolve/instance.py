@@ -1,11 +1,11 @@
 """From the checked Instance to its value. Called by `resolver.py`."""
 
 from manifests import kinds
-from manifests.kinds.instance import split_address
 from manifests.kinds.validate import Declared
 from manifests.problems import Code, Problem
 from manifests.resolve.push import listener, needs_server
 from manifests.resolve.references import Scope
+from manifests.types.listen import split_address
 from manifests.values import desired
 
 EXAMPLE = """\

@@ -114,6 +114,10 @@ class Reporting:
         """Queue for the audit that other manifests are in force than before."""
         self._events.append(manifests_event(desired.revision, commit, desired.source, now))
 
+    def happened(self, event: Event) -> None:
+        """Queue any other event for the audit."""
+        self._events.append(event)
+
     @property
     def queued(self) -> bool:
         """Whether `flush` has something to store. It then waits for the disk, for the ledger as well."""
