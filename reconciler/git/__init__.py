@@ -1,0 +1,9 @@
+"""Manifests from a git repository: its address, our mirror of it, and the files that a set of manifests reads.
+
+url.py      the address as operators write it, and the set that it names
+mirror.py   a bare mirror that fetches commits and reads objects; the only module that runs git
+tree.py     the directory that holds what a set reads of one commit
+reader.py   polls a remote, and answers which files the manifests are now
+
+`reconciler/tree.py` makes the reader of a run or command; `shell/source.py` puts what it reads in force.
+"""
