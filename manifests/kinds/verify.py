@@ -48,9 +48,15 @@ class Verify(Model):
     @model_validator(mode="after")
     def _usable(self) -> Self:
         if self.mode != "none" and not self.keys:
-            raise bad_value(f"mode {self.mode} needs keys", "add keys: [{ssh: /path}] or keys: [{pgp: /path}]", at=("mode",))
+            raise bad_value(
+                f"mode {self.mode} needs keys", "add keys: [{ssh: /path}] or keys: [{pgp: /path}]", at=("mode",)
+            )
         if self.revoked is not None and not any(key.ssh for key in self.keys):
-            raise bad_value("revoked is for SSH keys, and keys has none", "add a file of SSH keys, or remove revoked", at=("revoked",))
+            raise bad_value(
+                "revoked is for SSH keys, and keys has none",
+                "add a file of SSH keys, or remove revoked",
+                at=("revoked",),
+            )
         return self
 
     def policy(self) -> SignaturePolicy:

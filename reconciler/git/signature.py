@@ -74,7 +74,7 @@ def read_commit(data: bytes) -> Signed:
 def read_tag(data: bytes) -> Signed:
     """A raw annotated tag. Its signature is the end of its message, or a header in repositories with SHA-256."""
     headers = _headers(data)
-    values = {name: value for name, value in reversed(headers)}
+    values = dict(reversed(headers))  # the first of each
     body = data.partition(b"\n\n")[2]
     starts = [body.rfind(b"\n" + begin) + 1 for begin, _ in _BEGINS if b"\n" + begin in body]
     starts += [0 for begin, _ in _BEGINS if body.startswith(begin)]

@@ -143,9 +143,7 @@ def _read(path: str) -> bytes:
         raise UnusableKeys(f"{path}: {error.message}", error.hint) from error
 
 
-def _make(
-    directory: Path, digest: str, lines: str, revoked: bytes | None, pgp: list[tuple[str, bytes]]
-) -> None:
+def _make(directory: Path, digest: str, lines: str, revoked: bytes | None, pgp: list[tuple[str, bytes]]) -> None:
     """Make the directory for git, complete or not at all. Raises OSError, UnusableKeys."""
     directory.mkdir(mode=0o700, exist_ok=True)
     directory.chmod(0o700)
@@ -158,7 +156,9 @@ def _make(
     _write(home / "gpg.conf", b"batch\nno-autostart\nno-auto-key-retrieve\ntrust-model always\nno-auto-check-trustdb\n")
     for path, data in pgp:
         _import(home, path, data)
-    listing = _gpg(home, "--with-colons", "--fixed-list-mode", "--with-subkey-fingerprint", "--list-keys").out if pgp else b""
+    listing = (
+        _gpg(home, "--with-colons", "--fixed-list-mode", "--with-subkey-fingerprint", "--list-keys").out if pgp else b""
+    )
     _write(new / "complete", listing)
     for entry in os.scandir(directory):
         if entry.path != str(new):
@@ -219,7 +219,7 @@ def _ssh_key(line: str) -> tuple[Key, str]:
         raise ValueError(f"its key is not of the type {escape(kind[:SHOWN])}")
     authority, begins, ends = _options(options)
     key = Key(fingerprint(raw), escape(owner[:SHOWN]), authority, begins, ends)
-    # A line of a public key names nobody; git needs some principal.
+    # A line of a public key has no principal, and git needs one.
     return key, " ".join(filter(None, (principals or "key", options, kind, rest[0])))
 
 
@@ -248,7 +248,8 @@ def _seconds(text: str) -> int:
     day, time, utc = found.groups()
     zone, form = ("+0000", "%z") if utc else ("", "")
     try:
-        moment = datetime.strptime(f"{day}{(time or '').ljust(6, '0')}{zone}", f"%Y%m%d%H%M%S{form}")
+        text = f"{day}{(time or '').ljust(6, '0')}{zone}"
+        moment = datetime.strptime(text, f"%Y%m%d%H%M%S{form}")  # noqa: DTZ007  (local time without Z, as for ssh-keygen)
         return max(1, int(moment.timestamp()))
     except (ValueError, OverflowError):
         raise ValueError(f"'{escape(text[:SHOWN])}' is no date that exists") from None
@@ -268,14 +269,20 @@ def _import(home: Path, path: str, data: bytes) -> None:
 
 
 def _gpg(home: Path, *arguments: str, stdin: bytes = b"") -> Ran:
-    """Run gpg on a key ring of ours. Raises UnusableKeys."""
-    command = ["gpg", "--homedir", str(home), "--batch", "--no-tty", "--no-autostart", "--quiet", *arguments]
+    """Run gpg on a key ring of ours. Raises UnusableKeys, OSError."""
+    # A short name: gpg looks for its agent beside the key ring, and the path of a socket has at most 107 bytes (unix(7)).
+    descriptor = os.open(home, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    short = f"/proc/self/fd/{descriptor}"
+    command = ["gpg", "--homedir", short, "--batch", "--no-tty", "--no-autostart", "--quiet", *arguments]
+    env = {"GNUPGHOME": short, "HOME": "/nonexistent"}
     try:
-        return run(command, timeout=TIMEOUT, env={"GNUPGHOME": str(home), "HOME": "/nonexistent"}, stdin=stdin)
+        return run(command, timeout=TIMEOUT, env=env, stdin=stdin, pass_fds=(descriptor,))
     except Missing as error:
         raise UnusableKeys(str(error), "install gnupg, which has gpg") from error
     except ProgramError as error:
         raise UnusableKeys(str(error), "check the files of PGP keys in source.verify") from error
+    finally:
+        os.close(descriptor)
 
 
 def _pgp_keys(listing: str) -> tuple[Key, ...]:
@@ -297,7 +304,8 @@ def _pgp_keys(listing: str) -> tuple[Key, ...]:
             owner = values[9].replace("\\x3a", ":")
             owners[primary] = escape(owner[:SHOWN])
     return tuple(
-        Key(key.id, owners.get(key.primary, ""), ends=key.ends, revoked=key.revoked, primary=key.primary) for key in keys
+        Key(key.id, owners.get(key.primary, ""), ends=key.ends, revoked=key.revoked, primary=key.primary)
+        for key in keys
     )
 
 

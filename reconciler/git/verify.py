@@ -30,6 +30,8 @@ NESTED = 5
 
 _STATUS = re.compile(r"^\[GNUPG:\] ([A-Z_]+)(?: (.*))?$", re.MULTILINE)
 
+_GOOD = re.compile(r'^Good "git" signature(?: for (\S+))? with \S+ key (SHA256:\S+)$', re.MULTILINE)
+
 SIGN_AGAIN = "sign with a key of source.verify.keys, and push again"
 
 
@@ -98,7 +100,11 @@ class Signatures:
             cause = f"no signature can be checked: {error.cause}"
             return Verdict(False, head.commit, author, signer, policy.mode, "", cause, error.hint)
         asked = (policy, trusted.state, head)
-        if self._last is not None and self._last[0] == asked and (self._last[1].accepted or policy.mode is VerifyMode.HEAD):
+        if (
+            self._last is not None
+            and self._last[0] == asked
+            and (self._last[1].accepted or policy.mode is VerifyMode.HEAD)
+        ):
             return self._last[1]
         verdict = _Check(mirror, policy.mode, head, trusted, now).verdict()
         self._last = asked, verdict
@@ -153,7 +159,9 @@ class _Check:
             return self._refused(signer, cause, "delete the tag, and tag the commit again under its own name", name)
         if not self._names_commit(tag):
             _, signer = _shown(tag, self._trusted)
-            return self._refused(signer, "the signed tag names another commit", "tag this commit, and push the tag", name)
+            return self._refused(
+                signer, "the signed tag names another commit", "tag this commit, and push the tag", name
+            )
         return self._judged(tag, "verify-tag", head.tag, name)
 
     def _names_commit(self, tag: Signed) -> bool:
@@ -178,12 +186,16 @@ class _Check:
         if not keys:
             cause = f"{what} has an {signed.kind} signature, and source.verify.keys has no {signed.kind} key"
             return self._refused(signer, cause.replace("an PGP", "a PGP"), SIGN_AGAIN, tag)
-        ran = self._git(verb, oid)
         if signed.kind is Kind.SSH:
-            return self._of_ssh(signed, ran, tag)
-        return self._of_pgp(ran, tag)
+            verdict = self._of_ssh(signed, self._git(verb, oid), tag)
+            revoked = self._trusted.revoked is not None and not verdict.accepted
+            if revoked and self._of_ssh(signed, self._git(verb, oid, revoked=False), tag).accepted:
+                return replace(verdict, cause="the key is in source.verify.revoked")
+            return verdict
+        return self._of_pgp(self._git(verb, oid), tag)
 
-    def _git(self, verb: str, oid: str) -> Ran:
+    def _git(self, verb: str, oid: str, *, revoked: bool = True) -> Ran:
+        """Git's check. `revoked`: revoked SSH keys count as such; without it, only to say why a key is refused."""
         place = self._trusted.directory
         settings = [
             f"gpg.ssh.allowedSignersFile={place / 'allowed_signers'}",
@@ -193,7 +205,7 @@ class _Check:
             "gpg.x509.program=false",
             "gpg.minTrustLevel=undefined",
         ]
-        if self._trusted.revoked is not None:
+        if revoked and self._trusted.revoked is not None:
             settings.append(f"gpg.ssh.revocationFile={self._trusted.revoked}")
         return self._mirror.check(verb, oid, settings, {"GNUPGHOME": str(place / "gnupg")})
 
@@ -201,7 +213,11 @@ class _Check:
         known = [key for key in self._trusted.ssh if key.id == signed.key]
         counts = [key for key in known if not key.invalid(self._now)]
         _, signer = _shown(signed, self._trusted)
-        if ran.code == 0 and (counts or (signed.certificate and any(key.authority for key in self._trusted.ssh))):
+        named = _GOOD.search(ran.err_text) if signed.certificate else None
+        if named is not None:  # the key itself, without its certificate
+            signer = escape(f"SSH certificate {named[2]}{f' of {named[1]}' if named[1] else ''}"[:SHOWN])
+        authority = any(key.authority and not key.invalid(self._now) for key in self._trusted.ssh)
+        if ran.code == 0 and (counts or (signed.certificate and authority)):
             return self._accepted(signer, tag)
         if signed.certificate and not known:
             return self._refused(signer, f"git refuses its certificate ({_said(ran)})", SIGN_AGAIN, tag)
@@ -209,13 +225,11 @@ class _Check:
             return self._refused(signer, "the key is not in source.verify.keys", SIGN_AGAIN, tag)
         if not counts:
             return self._refused(signer, f"the key {known[0].invalid(self._now)}", SIGN_AGAIN, tag)
-        if "revoked" in ran.err_text.lower():
-            return self._refused(signer, "the key is in source.verify.revoked", SIGN_AGAIN, tag)
         return self._refused(signer, f"git refuses the signature ({_said(ran)})", SIGN_AGAIN, tag)
 
     def _of_pgp(self, ran: Ran, tag: str) -> Verdict:
         status = [(word, (rest or "").split()) for word, rest in _STATUS.findall(ran.err_text)]
-        by = {word: rest for word, rest in status}
+        by = dict(status)
         valid = [rest for word, rest in status if word == "VALIDSIG"]
         claimed = valid[0][0] if valid and valid[0] else next(
             (rest[-1 if word == "ERRSIG" and len(rest) >= 7 else 0] for word, rest in status
