@@ -248,8 +248,8 @@ def _seconds(text: str) -> int:
     day, time, utc = found.groups()
     zone, form = ("+0000", "%z") if utc else ("", "")
     try:
-        text = f"{day}{(time or '').ljust(6, '0')}{zone}"
-        moment = datetime.strptime(text, f"%Y%m%d%H%M%S{form}")  # noqa: DTZ007  (local time without Z, as for ssh-keygen)
+        whole = f"{day}{(time or '').ljust(6, '0')}{zone}"
+        moment = datetime.strptime(whole, f"%Y%m%d%H%M%S{form}")  # noqa: DTZ007  (local time without Z, as for ssh-keygen)
         return max(1, int(moment.timestamp()))
     except (ValueError, OverflowError):
         raise ValueError(f"'{escape(text[:SHOWN])}' is no date that exists") from None

@@ -18,6 +18,7 @@ from pathlib import Path
 from manifests.escape import escape
 from manifests.values.verify import SignaturePolicy, VerifyMode
 from providers.lib.program import Ran
+from reconciler.git.errors import Unverified
 from reconciler.git.mirror import Head, Mirror
 from reconciler.git.signature import SHOWN, Kind, Signed, read_commit, read_tag
 from reconciler.git.trusted import Key, Trusted, UnusableKeys, read_trusted, remove_all
@@ -109,6 +110,12 @@ class Signatures:
         verdict = _Check(mirror, policy.mode, head, trusted, now).verdict()
         self._last = asked, verdict
         return verdict
+
+
+def require(verdict: Verdict | None) -> None:
+    """Raise Unverified when a signature is needed and the verdict refuses it."""
+    if verdict is not None and not verdict.accepted:
+        raise Unverified(verdict.message, verdict.hint)
 
 
 class _Check:
