@@ -23,6 +23,6 @@ class Webhook(Model):
         "signatures are refused.",
     )
 
-    def listener(self) -> WebhookListener:
-        """The value for the listener."""
-        return WebhookListener(split_address(self.listen), self.secret.source(), self.provider or "")
+    def listener(self, ref: str, *, tags: bool) -> WebhookListener:
+        """The value for the listener. `ref`: of the source. `tags`: every tag concerns it."""
+        return WebhookListener(split_address(self.listen), self.secret.source(), self.provider or "", ref, tags)

@@ -350,12 +350,16 @@ class MetricsListener:
 class WebhookListener:
     """Where webhooks of a forge are received, on this (address, port), and where their secret is.
 
-    `provider` is the only kind of forge whose signatures count: github, gitlab or gitea; empty for all of them.
+    `provider` is the only kind of forge whose signatures count: github, gitlab or gitea; empty for all of them. `ref` is that of the
+    source: a branch, a tag, a full name, or a commit; empty for the default branch. `tags`: the source needs a signed tag, so all tags
+    concern it.
     """
 
     listen: tuple[str, int]
     secret: SecretSource
     provider: str = ""
+    ref: str = ""
+    tags: bool = False
 
 
 @dataclass(frozen=True, slots=True)

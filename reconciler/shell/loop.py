@@ -691,7 +691,7 @@ class Loop:
 
     def _hurry(self, reason: str) -> None:
         """Ask the source now, whatever its interval."""
-        self.manifest_reload.hurry()
+        self.manifest_reload.read_soon()
         self.wake.set(reason)
 
     # --- waiting --------------------------------------------------------------------------------------------------

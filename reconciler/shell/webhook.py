@@ -32,8 +32,6 @@ class Webhook:
 
     Attributes:
         listener: of the Instance in force; None for none.
-        ref: the ref of the source.
-        tags: every tag may concern the source.
         moved: set when the listener of the Instance changed.
     """
 
@@ -45,7 +43,6 @@ class Webhook:
         period: float = PERIOD,
     ) -> None:
         self.listener: WebhookListener | None = None
-        self.ref, self.tags = "", False
         self.moved = asyncio.Event()
         self._clock, self._read_soon, self._report, self._period = clock, read_soon, report, period
         self._known: OrderedDict[str, str] = OrderedDict()

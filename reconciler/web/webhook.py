@@ -54,7 +54,7 @@ def webhook_app(
     receiver: Receiver,
     thread: Executor,
     secret: Callable[[], str],
-    wanted: Callable[[], Wanted],
+    wanted: Wanted,
     only: str = "",
     answered: Callable[[str], None] | None = None,
     slow: float = SLOW_SECONDS,
@@ -65,7 +65,7 @@ def webhook_app(
         receiver: takes genuine deliveries that concern the source.
         thread: reads the secret, checks signatures and parses bodies.
         secret: returns the secret; may block, raises ProviderError.
-        wanted: returns the ref of the source.
+        wanted: the ref of the source.
         only: the one kind of forge whose signatures count; empty for all.
         answered: gets the result of every request: `accepted`, `repeated`, `ignored`, `refused`, `invalid` or `unavailable`.
         slow: delay of a refusal in seconds.
@@ -118,7 +118,7 @@ def webhook_app(
             return result, _answer(read.problem, read.text, {"retry-after": "5"} if read.problem == 503 else None)
         if not read.key:
             return "ignored", _answer(202, f"ignored: {read.text}")
-        why = other(read.text, wanted())
+        why = other(read.text, wanted)
         if why:
             return "ignored", _answer(202, f"ignored: {why}")
         before = receiver.known(read.key)

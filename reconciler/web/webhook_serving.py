@@ -40,7 +40,7 @@ async def _listen(
                 webhook,
                 thread,
                 _secret(listener, note),
-                lambda: Wanted(webhook.ref, webhook.tags),
+                Wanted(listener.ref, listener.tags),
                 listener.provider,
                 answered,
             )

@@ -70,7 +70,7 @@ def world() -> Iterator[Check]:
         async def started() -> tuple[WebhookWorld, Any, asyncio.Task[None]]:
             made = WebhookWorld(Path(place), period=0.0)
             assert made.listener is not None
-            app = webhook_app(made.webhook, thread, lambda: SECRET, lambda: Wanted("main"), answered=made.results.append, slow=0.0)  # fmt: skip
+            app = webhook_app(made.webhook, thread, lambda: SECRET, Wanted("main"), answered=made.results.append, slow=0.0)  # fmt: skip
             server = make_server(app)
             return made, server, asyncio.create_task(server.run_on([open_tcp("source.webhook", *made.listener.listen)]))
 

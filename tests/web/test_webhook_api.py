@@ -197,7 +197,7 @@ async def test_a_changed_listener_is_used_without_a_restart(tmp_path):
     world = WebhookWorld(tmp_path)
     async with world.serving():
         before = world.listener.listen
-        world.listen(WebhookListener(("127.0.0.1", free_port()), SecretSource(file=str(world.file))))
+        world.listen(WebhookListener(("127.0.0.1", free_port()), SecretSource(file=str(world.file)), ref="main"))
         await world.until_listening()
         assert (await world.push())[0] == 202
         with socket.socket() as client:

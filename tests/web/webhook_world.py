@@ -58,8 +58,7 @@ class WebhookWorld:
         self.results: list[str] = []
         self.read, self.noted = asyncio.Event(), asyncio.Event()
         self.webhook = Webhook(VirtualClock(), self._read_soon, self.events.append, period)
-        self.webhook.ref = "main"
-        self.listen(WebhookListener(("127.0.0.1", free_port()), SecretSource(file=str(self.file)), provider))
+        self.listen(WebhookListener(("127.0.0.1", free_port()), SecretSource(file=str(self.file)), provider, "main"))
 
     def listen(self, listener: WebhookListener | None) -> None:
         """Put an Instance with this listener in force."""
