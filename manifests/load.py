@@ -11,6 +11,9 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from manifests.gc_pause import collector_paused
+from manifests.kinds import Instance
+from manifests.kinds.source import Source
+from manifests.kinds.validate import validate
 from manifests.problems import Code, ManifestErrors, Problem, Where
 from manifests.resolve.pod import TemplateSupport
 from manifests.resolve.provider import KnownTypes, SettingsModel
@@ -123,7 +126,7 @@ def resolve_sources(
             raise
         except Exception as error:  # manifests that break the resolver must not end a daemon
             raise ManifestErrors([*problems, internal_problem(Where(".", 0, 0), error)]) from error
-        outside = _links_out_of_the_tree(resolved.desired)
+        outside = [*_unprovided(sources.tree, resolved.desired), *_links_out_of_the_tree(resolved.desired)]
     if outside:
         raise ManifestErrors([*outside, *resolved.warnings])
     return resolved
@@ -155,6 +158,36 @@ def _documents(files: tuple[SourceFile, ...], problems: list[Problem]) -> list[D
         documents += read
         problems += wrong
     return documents
+
+
+def _unprovided(tree: SourceTree, value: Desired) -> list[Problem]:
+    """Make the files that manifests name readable below the root of the tree; a problem for each that cannot be."""
+    named: dict[str, Where] = {}
+    for workload in value.workloads:
+        container = workload.template.container
+        if container.working_dir and not os.path.isabs(container.working_dir):
+            named.setdefault(os.path.normpath(container.working_dir), workload.where)
+        for probe in (container.startup, container.liveness, container.readiness):
+            if probe is not None and probe.tls is not None and probe.tls.ca_file:
+                named.setdefault(os.path.normpath(probe.tls.ca_file), workload.where)
+    problems = []
+    for path, where in named.items():
+        failed = tree.provide(path)
+        if failed:
+            message = f"'{path}' cannot be read from the source: {failed}"
+            problems.append(Problem(where.file, where.line, where.column, Code.UNREADABLE_FILE, "", message))
+    return problems
+
+
+def declared_source(local: LocalDocuments) -> Source | None:
+    """The git source that the Instance of local documents declares; None without one, and when the documents are invalid."""
+    if local.problems:
+        return None
+    for document in _documents(local.files, []):
+        declared, _ = validate(document)
+        if declared is not None and isinstance(declared.manifest, Instance):
+            return declared.manifest.spec.source
+    return None
 
 
 def _links_out_of_the_tree(value: Desired) -> list[Problem]:

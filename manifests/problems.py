@@ -26,6 +26,7 @@ class Code(StrEnum):
     LINK_LEAVES_TREE = "link-leaves-tree"
     EMPTY_TREE = "empty-tree"
     UNSAFE_LOCAL = "unsafe-local"
+    SOURCE_UNREADABLE = "source-unreadable"
     INTERNAL_ERROR = "internal-error"
     # the text
     ENCODING = "encoding"
@@ -99,6 +100,7 @@ MEANINGS: dict[Code, str] = {
     Code.TOO_MANY_FILES: "There are more files, or directories are nested deeper, than the limits allow.",
     Code.LINK_LEAVES_TREE: "A symbolic link leads out of the manifests' directory.",
     Code.EMPTY_TREE: "There are no manifests; nothing is removed.",
+    Code.SOURCE_UNREADABLE: "The git source, or the commit that it names, cannot be read; the manifests in force stay.",
     Code.UNSAFE_LOCAL: "A local document is in the tree, or another user can write it.",
     Code.INTERNAL_ERROR: "This program fails on a file or document: a bug, reported with its place.",
     Code.ENCODING: "A file is not UTF-8.",
@@ -159,6 +161,7 @@ HIDES_DOCUMENTS = frozenset(
         Code.TOO_MANY_FILES,
         Code.LINK_LEAVES_TREE,
         Code.UNSAFE_LOCAL,
+        Code.SOURCE_UNREADABLE,
         Code.INTERNAL_ERROR,
         Code.ENCODING,
         Code.YAML_SYNTAX,
@@ -171,6 +174,10 @@ HIDES_DOCUMENTS = frozenset(
     }
 )
 """Codes after which documents may be missing: an unknown name is no problem then, because its object may be among them."""
+
+
+OF_SOURCE = frozenset({Code.SOURCE_UNREADABLE})
+"""Codes of a source that could not be read or is refused as a whole."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -240,6 +247,11 @@ class ManifestErrors(Exception):
     def empty_tree(self) -> bool:
         """Whether the only problem is that there are no manifests (`EMPTY_TREE`)."""
         return {problem.code for problem in self.problems} == {Code.EMPTY_TREE}
+
+    @property
+    def of_source(self) -> bool:
+        """Whether the source itself cannot be read or is refused: nothing is known about the manifests that it has now."""
+        return any(problem.code in OF_SOURCE for problem in self.problems)
 
 
 def render(problems: Iterable[Problem]) -> str:

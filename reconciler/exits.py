@@ -17,6 +17,7 @@ class Exit(IntEnum):
     LOCKED = 5
     UNFINISHED = 6
     MANUAL = 7
+    SOURCE = 8
     USAGE = 64
     INTERRUPTED = 130
     TERMINATED = 143
@@ -35,12 +36,13 @@ _SENTENCES = {
     Exit.LOCKED: "another process holds this instance",
     Exit.UNFINISHED: "not converged: something failed, cannot be read, or is unfinished",
     Exit.MANUAL: "manual action required",
+    Exit.SOURCE: "the source cannot be read or is refused; nothing was changed",
     Exit.USAGE: "invalid command line",
     Exit.INTERRUPTED: "interrupted",
     Exit.TERMINATED: "terminated",
 }
 
-_WORST_FIRST = (Exit.ERROR, Exit.INVALID, Exit.LOCKED, Exit.UNFINISHED, Exit.MANUAL, Exit.CHANGES, Exit.OK)
+_WORST_FIRST = (Exit.ERROR, Exit.INVALID, Exit.SOURCE, Exit.LOCKED, Exit.UNFINISHED, Exit.MANUAL, Exit.CHANGES, Exit.OK)
 
 
 def worst(codes: Iterable[Exit]) -> Exit:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from manifests.load import Sources
 from manifests.problems import Code, ManifestErrors, Problem
-from manifests.source.identity import commit_of
 from manifests.source.local import LocalDocuments
 from manifests.values.desired import Desired
 from reconciler import tree
@@ -142,19 +141,30 @@ def archive_of(location: Location, state: Path, instance: str, clock: BlockingCl
         base: Path | None = tree.state_base()
     except tree.NoHome:  # a user without a home, who gave --state-dir
         base = None
-    return Archive(state, base, instance, place, clock, lambda: commit_of(Path(place.real)))
+    return Archive(state, base, instance, place, clock, location.commit)
 
 
 def source_of(
-    location: Location, intent: Intent, start: StartManifests, archive: Archive, clock: BlockingClock, *, follow: bool
+    location: Location,
+    intent: Intent,
+    start: StartManifests,
+    state: Path,
+    archive: Archive,
+    clock: BlockingClock,
+    *,
+    follow: bool,
 ) -> Source:
     """The files at a location, with the manifests that a run starts with in force. `follow`: use changed ones during the run."""
 
     def resolve(sources: Sources, *, enforce: bool = True) -> Desired:
-        return intent.applied_to(tree.resolve(sources, enforce=enforce))
+        return location.at_work(intent.applied_to(tree.resolve(sources, enforce=enforce)), state)
 
     in_force = InForce(start.sources.state, start.sources.revision, start.invalid, start.sources)
-    return DirectorySource(location.read, resolve, clock, in_force, archive, follow=follow)
+    reader = location.reader
+    if reader is None:
+        return DirectorySource(location.read, resolve, clock, in_force, archive, follow=follow)
+    reader.start_from(archive.commit_in_force)
+    return DirectorySource(location.read, resolve, clock, in_force, archive, follow=follow, remote=(reader, state))
 
 
 def kept(
@@ -169,7 +179,7 @@ def kept(
     """The source of a single run, whose manifests are stored as the last good ones."""
     archive = archive_of(location, state, start.desired.instance.id, clock)
     keep(archive, start, memory, clock, reporter, removed=intent.destroy)
-    return source_of(location, intent, start, archive, clock, follow=False)
+    return source_of(location, intent, start, state, archive, clock, follow=False)
 
 
 def keep(

@@ -3,21 +3,32 @@
 With `wire.py` the only module that knows the registry of providers. Called by `wire.py` and the command line.
 """
 
+import atexit
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from manifests.load import Sources, load_tree, read_sources, resolve_sources
+from manifests.load import Sources, declared_source, read_sources, resolve_sources
 from manifests.problems import ManifestErrors, Problem
-from manifests.source.directory import SUFFIXES
+from manifests.source.directory import SUFFIXES, with_contents
+from manifests.source.git_url import GitUrl
+from manifests.source.identity import commit_of
+from manifests.source.local import read_local
 from manifests.values.desired import Desired
 from providers import registry
 
 if TYPE_CHECKING:
+    from reconciler.git.reader import GitReader
     from reconciler.shell.clock import HostClock
+
+Given = Path | GitUrl
+"""What PATH of a command line may be: a directory or file, or the address of a git source."""
+
+MIRRORS = ".git-sources"
+"""The directory of our mirrors; no id of an instance begins with a dot."""
 
 
 class AmbiguousInstance(Exception):
@@ -28,7 +39,7 @@ class AmbiguousInstance(Exception):
         error: the problems of the manifests.
     """
 
-    def __init__(self, path: Path, instances: tuple[str, ...], error: ManifestErrors) -> None:
+    def __init__(self, path: Given, instances: tuple[str, ...], error: ManifestErrors) -> None:
         super().__init__(path, instances, error)
         self.path, self.instances, self.error = path, instances, error
 
@@ -49,20 +60,38 @@ class AmbiguousInstance(Exception):
 class Location:
     """Where a run reads its manifests and keeps its state.
 
-    instance_file: the file or directory of local documents. state: the state directory, None for the default one.
+    path: a directory or file, or the address of a git source. instance_file: the file or directory of local documents. state: the state
+    directory, None for the default one. reader: of the git source; made here.
     """
 
-    path: Path
+    path: Given
     instance_file: Path | None = None
     state: Path | None = None
+    reader: "GitReader | None" = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.path, GitUrl) and self.reader is None:
+            object.__setattr__(self, "reader", _reader(self.path, self.instance_file, self.state))
 
     def read(self) -> Sources:
         """The files as they are now, not checked. Never raises."""
-        return read_sources(self.path, self.instance_file)
+        if self.reader is not None:
+            return self.reader.read()
+        return read_sources(str(self.path), self.instance_file)
+
+    def commit(self) -> str:
+        """The commit at the source now; empty outside of git."""
+        return self.reader.commit() if self.reader is not None else commit_of(Path(os.path.realpath(str(self.path))))
+
+    def at_work(self, desired: Desired, state: Path) -> Desired:
+        """The manifests as a run with this state directory uses them: by a path that stays the same for all commits of a git source."""
+        return desired if self.reader is None else replace(desired, root=self.reader.root(state))
 
     @property
-    def watched(self) -> Path:
-        """The directory whose changes may be changes of the manifests."""
+    def watched(self) -> Path | None:
+        """The directory whose changes may be changes of the manifests; None for a git source."""
+        if isinstance(self.path, GitUrl):
+            return None
         real = Path(os.path.realpath(self.path))
         return real.parent if real.is_file() or real.suffix in SUFFIXES else Path(os.path.abspath(self.path))
 
@@ -100,16 +129,37 @@ class Location:
 
     def load(self) -> Desired:
         """The manifests, checked and resolved. Raises `ManifestErrors`."""
-        return load(self.path, self.instance_file)
+        return resolve(self.read())
 
     def state_of(self, instance: str) -> Path:
         """The state directory of the instance with this id. Raises NoHome."""
         return state_dir(instance, self.state)
 
 
-def load(path: Path, instance_file: Path | None = None) -> Desired:
+def _reader(url: GitUrl, instance_file: Path | None, state: Path | None) -> "GitReader":
+    """The reader of a git source. Its mirror is in the state directory that was given, else beside the default ones."""
+    from reconciler.git.reader import GitReader  # noqa: PLC0415  (only for git sources)
+
+    try:
+        base = (state.absolute() if state is not None else state_base()) / MIRRORS
+    except NoHome:
+        from tempfile import TemporaryDirectory  # noqa: PLC0415  (rarely needed)
+
+        kept = TemporaryDirectory(prefix="reconciler-")
+        atexit.register(kept.cleanup)
+        base = Path(kept.name)
+    return GitReader(url, instance_file, base)
+
+
+def source_of_instance(instance_file: Path) -> GitUrl | None:
+    """The git source that the Instance of local documents declares; None without one."""
+    source = declared_source(read_local(instance_file, os.devnull))
+    return None if source is None else source.parsed
+
+
+def load(path: Given, instance_file: Path | None = None) -> Desired:
     """The manifests at a path, checked and resolved. Raises `ManifestErrors` with every problem."""
-    return load_with_warnings(path, instance_file)[0]
+    return Location(path, instance_file).load()
 
 
 def resolve(sources: Sources, *, confined: bool = True, enforce: bool = True) -> Desired:
@@ -130,20 +180,19 @@ def resolve(sources: Sources, *, confined: bool = True, enforce: bool = True) ->
 
 
 def load_with_warnings(
-    path: Path, instance_file: Path | None = None, edited: Mapping[str, bytes] | None = None
+    path: Given, instance_file: Path | None = None, edited: Mapping[str, bytes] | None = None
 ) -> tuple[Desired, tuple[Problem, ...]]:
     """As `load`, with warnings about manifests that are valid but probably a mistake.
 
     Args:
         edited: contents that replace those of the files of these names.
     """
-    resolved = load_tree(
-        path,
-        instance_file=instance_file,
+    sources = Location(path, instance_file).read()
+    resolved = resolve_sources(
+        replace(sources, tree=with_contents(sources.tree, edited or {})),
         settings_model=registry.settings_model,
         known_types=registry.known_types,
         template_support=registry.template_support,
-        edited=edited,
     )
     return resolved.desired, tuple(resolved.warnings)
 

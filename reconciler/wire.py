@@ -243,8 +243,8 @@ async def run_once(
     host = SystemClock()
     start = start_manifests(location, host, stored=False) if stored is None else stored
     loaded = start.desired
-    desired = intent.applied_to(loaded)
-    state = location.state_of(desired.instance.id)
+    state = location.state_of(loaded.instance.id)
+    desired = location.at_work(intent.applied_to(loaded), state)
     credentials = Credentials(state, host, desired.instance.push)
     lock_wait = min(LOCK_WAIT, within / SECOND)
     monitoring = monitoring or Monitoring(host)
@@ -318,8 +318,8 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
     host = SystemClock()
     start = start_manifests(location, host, stored=True)
     loaded = start.desired
-    desired = intent.applied_to(loaded)
-    state = location.state_of(desired.instance.id)
+    state = location.state_of(loaded.instance.id)
+    desired = location.at_work(intent.applied_to(loaded), state)
     credentials = Credentials(state, host, desired.instance.push)
     monitoring, manager = Monitoring(host), from_environment()
     with (
@@ -356,7 +356,7 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
             providers_for=make,
             prober=prober,
             memory=monitoring.memory(memory),
-            source=monitoring.source(source_of(location, intent, start, archive, clock, follow=True)),
+            source=monitoring.source(source_of(location, intent, start, state, archive, clock, follow=True)),
             reporter=reporter,
             clock=clock,
             runner=runner,
@@ -368,10 +368,14 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
         )
         loop = Loop(parts)
         stop = asyncio.Event()
-        trigger = asyncio.create_task(FileTrigger(location.watched, _SourceWake(loop), clock).run(stop))
+        triggers = [
+            asyncio.create_task(FileTrigger(watched, _SourceWake(loop), clock).run(stop))
+            for watched in (location.watched,)
+            if watched is not None
+        ]
         warn = partial(reporter.note, level=logging.WARNING)
         beside = (
-            trigger,
+            *triggers,
             asyncio.create_task(serve(loop.pushing, credentials, warn, monitoring.pushed)),
             asyncio.create_task(serve_metrics(monitoring, warn)),
             asyncio.create_task(serve_webhook(loop.webhook, warn, monitoring.hooked)),

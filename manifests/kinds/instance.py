@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field, model_validator
 from manifests.kinds.base import Manifest, Model, unique
 from manifests.kinds.secret_ref import SecretReference
 from manifests.kinds.secret_rule import SecretRule
+from manifests.kinds.source import Source
 from manifests.types.durations import Duration
 from manifests.types.errors import bad_value
 from manifests.types.fields import InstanceId, Interval, Items, Name, Shown
@@ -117,6 +118,10 @@ class InstanceSpec(Model):
         (),
         description="Secrets that manifests of the tree may refer to, each with the one place where. Only in a local document "
         "(`--instance`); by default none. Local documents need no rule.",
+    )
+    source: Source | None = Field(
+        None,
+        description="Git repository of the manifests, which takes the place of PATH. Only in a local document (`--instance`).",
     )
     allow_process: Annotated[Items[Name], unique("workload")] = Field(
         (),

@@ -11,8 +11,8 @@ in it may be pruned. A single file is never a complete set.
 import errno
 import os
 import stat
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -37,6 +37,12 @@ class SourceFile:
     data: bytes
 
 
+def already_there(path: str) -> str:
+    """Nothing to do: a directory on this host has all of its files."""
+    del path
+    return ""
+
+
 @dataclass(frozen=True, slots=True)
 class SourceTree:
     """One revision of a set of files.
@@ -49,6 +55,9 @@ class SourceTree:
         is_git: whether the path is inside a git work tree.
         files: sorted by name.
         problems: files and directories that could not be read.
+        provide: makes a file or directory that a manifest names readable below the root, by its relative path, and returns why it
+            cannot be; empty when it is there, or does not exist in the source either. A git source gets it from its mirror. Called
+            before a file other than a manifest is looked for below the root.
     """
 
     identity: str
@@ -58,17 +67,23 @@ class SourceTree:
     is_git: bool
     files: tuple[SourceFile, ...]
     problems: tuple[Problem, ...]
+    provide: Callable[[str], str] = field(default=already_there, compare=False, repr=False)
 
     def digest(self) -> str:
         """The revision that belongs to the files."""
         return digest(self.files)
 
 
-def read_tree(path: str | os.PathLike[str]) -> SourceTree:
-    """Read a directory of manifests, or one file. Never raises: see `problems`."""
+def read_tree(path: str | os.PathLike[str], known: str = "") -> SourceTree:
+    """Read a directory of manifests, or one file. Never raises: see `problems`.
+
+    Args:
+        path: the directory or file.
+        known: the identity of a set in git whose files are here; empty: as the path and git say.
+    """
     given = Path(os.path.abspath(path))
     real = Path(os.path.realpath(given))
-    identity, is_git = identity_of(real)
+    identity, is_git = (known, True) if known else identity_of(real)
     if not os.path.lexists(given) or not real.exists():
         problem = Problem(
             printable(os.fspath(path)), 0, 0, Code.PATH_NOT_FOUND, "", "no such file or directory", "check the path"

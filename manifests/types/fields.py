@@ -57,6 +57,14 @@ Span = Annotated[_AnyDuration, AfterValidator(durations.between(0, 7 * DAY)), Sh
 Deadline = Annotated[_AnyDuration, AfterValidator(durations.between(0, HOUR)), Shown("duration, 0s to 1h")]
 """A longest waiting time; zero does not wait."""
 
+PollInterval = Annotated[
+    _AnyDuration, AfterValidator(durations.between(10 * SECOND, DAY)), Shown("duration, 10s to 1d")
+]
+"""Time between two questions to a remote of git: a forge counts them."""
+
+CallTimeout = Annotated[_AnyDuration, AfterValidator(durations.between(SECOND, HOUR)), Shown("duration, 1s to 1h")]
+"""The longest time of one call over a network."""
+
 Interval = Annotated[
     _AnyDuration, AfterValidator(durations.between(100 * MILLISECOND, HOUR)), Shown("duration, 100ms to 1h")
 ]

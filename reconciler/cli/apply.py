@@ -1,11 +1,11 @@
 """`reconcile apply PATH`: shows the plan, asks for confirmation, then runs as `--once` does."""
 
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from reconciler.cli.confirm import plan_confirmed, require_terminal
+from reconciler.cli.given import path_argument, required
 from reconciler.cli.options import (
     Options,
     approve_option,
@@ -13,13 +13,15 @@ from reconciler.cli.options import (
     instance_option,
     intent_options,
     log_options,
-    path_argument,
     state_option,
     textfile_option,
     timeout_option,
     wait_option,
 )
 from reconciler.exits import Exit
+
+if TYPE_CHECKING:
+    from reconciler.tree import Given
 
 
 @click.command(
@@ -44,9 +46,10 @@ Examples:
 @state_option
 @log_options
 @common_options
-def apply(path: Path, yes: bool, approve: str, **raw: Any) -> Exit:
+def apply(path: "Given | None", yes: bool, approve: str, **raw: Any) -> Exit:
     """Show the plan for the manifests at PATH, ask for confirmation, and converge once."""
     options = Options.of(raw)
+    path = required(path, options, "reconcile apply")
     if not yes:
         require_terminal("reconcile apply")
     from reconciler.cli import run  # noqa: PLC0415  (imported when it is needed)

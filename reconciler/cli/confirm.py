@@ -1,7 +1,6 @@
 """Asks the operator for confirmation, on a terminal only; a script has to give `--yes`. Called by `apply` and `destroy`."""
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -12,7 +11,7 @@ from reconciler.cli.view import terminal
 if TYPE_CHECKING:
     from reconciler.intent import Intent
     from reconciler.start import StartManifests
-    from reconciler.tree import Location
+    from reconciler.tree import Given, Location
 
 
 def require_terminal(command: str) -> None:
@@ -25,7 +24,7 @@ def require_terminal(command: str) -> None:
 
 
 def plan_confirmed(
-    path: Path,
+    path: "Given",
     options: Options,
     intent: "Intent",
     question: str,

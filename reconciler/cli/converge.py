@@ -1,11 +1,12 @@
 """`reconcile PATH --once | --watch | --dry-run`: the three ways to run, and the help of the program."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from reconciler.cli.app import COMMANDS
+from reconciler.cli.given import path_argument, required
 from reconciler.cli.options import (
     Options,
     approve_option,
@@ -21,7 +22,20 @@ from reconciler.cli.options import (
 )
 from reconciler.exits import Exit
 
-_SHOWN = (Exit.OK, Exit.ERROR, Exit.CHANGES, Exit.INVALID, Exit.LOCKED, Exit.UNFINISHED, Exit.MANUAL, Exit.USAGE)
+if TYPE_CHECKING:
+    from reconciler.tree import Given
+
+_SHOWN = (
+    Exit.OK,
+    Exit.ERROR,
+    Exit.CHANGES,
+    Exit.INVALID,
+    Exit.LOCKED,
+    Exit.UNFINISHED,
+    Exit.MANUAL,
+    Exit.SOURCE,
+    Exit.USAGE,
+)
 
 
 class _Program(click.Command):
@@ -54,7 +68,7 @@ Examples:
   reconcile explain workload/web           explain the state of one object
 """,
 )
-@click.argument("path", type=click.Path(path_type=Path), required=False)
+@path_argument
 @click.option("--once", is_flag=True, help="Converge once and exit.")
 @click.option("--watch", is_flag=True, help="Keep converging until interrupted or terminated.")
 @click.option("--dry-run", is_flag=True, help="Show the plan, and change nothing.")
@@ -67,14 +81,13 @@ Examples:
 @state_option
 @log_options
 @common_options
-def converge(path: Path | None, once: bool, watch: bool, dry_run: bool, approve: str, **raw: Any) -> Exit:
+def converge(path: "Given | None", once: bool, watch: bool, dry_run: bool, approve: str, **raw: Any) -> Exit:
     """Make containers, load-balancer weights and DNS records match the manifests at PATH."""
     options = Options.of(raw)
     modes = [name for name, on in (("--once", once), ("--watch", watch), ("--dry-run", dry_run)) if on]
     if len(modes) > 1:
         raise usage_error(f"{' and '.join(modes)} cannot be used together", "choose one of them")
-    if path is None:
-        raise usage_error("PATH is missing", f"run: reconcile {' '.join(modes) or '--once'} PATH")
+    path = required(path, options, f"reconcile {' '.join(modes) or '--once'}")
     if not modes:
         raise _no_mode(path)
     if watch:
@@ -99,9 +112,9 @@ def converge(path: Path | None, once: bool, watch: bool, dry_run: bool, approve:
     return run.once(path, options, run.intent(path, options, approve=approve))
 
 
-def _no_mode(path: Path) -> click.UsageError:
+def _no_mode(path: "Given") -> click.UsageError:
     """The error for a PATH without a mode. `cli/app.py` has refused a mistyped command."""
-    if not path.exists():
+    if isinstance(path, Path) and not path.exists():
         return usage_error(f"'{path}' is neither a command nor an existing path", f"commands: {', '.join(COMMANDS)}")
     return usage_error("a mode is missing: --once, --watch or --dry-run", f"run: reconcile --once {path}")
 

@@ -1,7 +1,6 @@
 """`reconcile destroy PATH`: removes everything that an instance owns, in the safe order: DNS records, weights, containers."""
 
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,6 +16,9 @@ from reconciler.cli.options import (
     wait_option,
 )
 from reconciler.exits import Exit
+
+if TYPE_CHECKING:
+    from reconciler.tree import Given
 
 
 @click.command(
@@ -44,7 +46,7 @@ Examples:
 @state_option
 @log_options
 @common_options
-def destroy(path: Path | None, yes: bool, instance_id: str, **raw: Any) -> Exit:
+def destroy(path: "Given | None", yes: bool, instance_id: str, **raw: Any) -> Exit:
     """Remove all containers, pool members and DNS records that the instance of PATH owns."""
     options = Options.of(raw)
     if not yes:

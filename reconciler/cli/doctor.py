@@ -1,13 +1,15 @@
 """`reconcile doctor PATH`: checks that providers are reachable, permitted and configured, and prints missing configuration."""
 
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from reconciler.cli.last_good import chosen, id_option, path_or_id
 from reconciler.cli.options import Options, common_options, instance_option, state_option
 from reconciler.exits import Exit
+
+if TYPE_CHECKING:
+    from reconciler.tree import Given
 
 
 @click.command(
@@ -31,7 +33,7 @@ Examples:
 @instance_option
 @state_option
 @common_options
-def doctor(path: Path | None, instance_id: str, **raw: Any) -> Exit:
+def doctor(path: "Given | None", instance_id: str, **raw: Any) -> Exit:
     """Check that every provider of the manifests at PATH is reachable and configured, and change nothing."""
     options = Options.of(raw)
     import asyncio  # noqa: PLC0415  (imported when it is needed)

@@ -3,8 +3,7 @@
 import signal
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,6 +16,9 @@ from reconciler.cli.where import Place, find, joined, path_optional
 from reconciler.exits import Exit
 from reconciler.shell.clock import SystemClock, utc
 from reconciler.shell.store.state_db import AuditRow
+
+if TYPE_CHECKING:
+    from reconciler.tree import Given
 
 ASK_EVERY = SECOND // 2
 """How often `--follow` reads new events (ns)."""
@@ -66,7 +68,7 @@ Examples:
 @target_options
 @common_options
 def events(
-    path: Path | None, follow: bool, since: When, until: When | None, key: str, instance_id: str, **raw: Any
+    path: "Given | None", follow: bool, since: When, until: When | None, key: str, instance_id: str, **raw: Any
 ) -> Exit:
     """Show recent events, oldest first."""
     options = Options.of(raw)

@@ -1,8 +1,7 @@
 """`reconcile explain KEY`: explains the state of one object, from the store. Asks no provider; works beside a daemon."""
 
 import json
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +11,9 @@ from reconciler.cli.options import Options, common_options, target_options
 from reconciler.cli.status import no_decision, report_no_state
 from reconciler.cli.where import find, joined, path_optional
 from reconciler.exits import Exit
+
+if TYPE_CHECKING:
+    from reconciler.tree import Given
 
 ENTRIES = 1_000
 """How many of the latest entries of the journal and the audit are searched."""
@@ -42,7 +44,7 @@ Examples:
 @path_optional
 @target_options
 @common_options
-def explain(key: str, path: Path | None, instance_id: str, **raw: Any) -> Exit:
+def explain(key: str, path: "Given | None", instance_id: str, **raw: Any) -> Exit:
     """Explain the state of KEY: its probes, held actions with their rules, retries, and its last steps and events."""
     options = Options.of(raw)
     place, key = find(path, options, instance_id), key_of(key)

@@ -6,12 +6,15 @@ never import the modules that define them.
 
 import sys
 import traceback
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from reconciler.cli.view import View, masked
 from reconciler.exits import Exit
+
+if TYPE_CHECKING:
+    from manifests.problems import ManifestErrors
 
 EMPTY_SOURCE = 'nothing was changed: an empty source never means "delete all"'
 """The message when there are no manifests at all."""
@@ -42,6 +45,13 @@ def code_of(error: Exception) -> Exit:
     return _explain(error)[0]
 
 
+def code_of_manifests(error: "ManifestErrors") -> Exit:
+    """The exit code of manifests that cannot be used."""
+    if error.empty_tree:
+        return Exit.MANUAL
+    return Exit.SOURCE if error.of_source else Exit.INVALID
+
+
 def _usage(error: click.ClickException, view: View) -> Exit:
     """A usage error, with the help to read."""
     view.err(*f"{view.paint_err.bad('error:')} {error.format_message()}".split("\n"))
@@ -62,9 +72,12 @@ def _explain(error: Any) -> tuple[Exit, tuple[str, ...], dict[str, Any]]:
     if _is(error, "manifests.problems", "ManifestErrors"):
         from manifests.problems import count_problems, counted  # noqa: PLC0415  (imported already: it defines the error)
 
-        code = Exit.MANUAL if error.empty_tree else Exit.INVALID
+        code = code_of_manifests(error)
         lines = [line for problem in error.problems for line in problem.lines()]
-        lines = [*lines, EMPTY_SOURCE] if error.empty_tree else [f"{counted(error.problems)} in the manifests", *lines]
+        if error.empty_tree:
+            lines.append(EMPTY_SOURCE)
+        elif code is Exit.INVALID:
+            lines.insert(0, f"{counted(error.problems)} in the manifests")
         errors, warnings = count_problems(error.problems)
         problems = [problem.to_dict() for problem in error.problems]
         return code, tuple(lines), {"errors": errors, "warnings": warnings, "problems": problems}

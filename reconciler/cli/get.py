@@ -4,8 +4,7 @@ Reads what the last run or the running process has stored; asks no provider.
 """
 
 import json
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,6 +16,9 @@ from reconciler.cli.status import no_decision, report_no_state
 from reconciler.cli.where import Place, find, joined, path_optional
 from reconciler.exits import Exit
 from reconciler.shell.clock import SystemClock
+
+if TYPE_CHECKING:
+    from reconciler.tree import Given
 
 ENDPOINTS, REQUESTS, RECORDS, CHECKS = "endpoints", "requests", "records", "healthchecks"
 REVISIONS = "revisions"
@@ -49,7 +51,7 @@ Examples:
 @path_optional
 @target_options
 @common_options
-def get(what: str, path: Path | None, instance_id: str, **raw: Any) -> Exit:
+def get(what: str, path: "Given | None", instance_id: str, **raw: Any) -> Exit:
     """List all objects of one kind: endpoints, requests, records, healthchecks or revisions."""
     options = Options.of(raw)
     place = find(path, options, instance_id)

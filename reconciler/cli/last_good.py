@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 import click
 
 from manifests.problems import ManifestErrors
+from reconciler.cli.given import given, path_argument
 from reconciler.cli.options import Options, usage_error
 
 if TYPE_CHECKING:
     from reconciler.start import StartManifests
-    from reconciler.tree import Location
+    from reconciler.tree import Given, Location
 
-path_or_id = click.argument("path", type=click.Path(path_type=Path), required=False)
+path_or_id = path_argument
 """PATH of a command that also works with the last good manifests of `--instance-id`."""
 
 id_option = click.option(
@@ -38,7 +39,7 @@ def hint(options: Options) -> Iterator[None]:
         raise
 
 
-def chosen(path: Path | None, options: Options, instance_id: str) -> "tuple[Location, StartManifests | None]":
+def chosen(path: "Given | None", options: Options, instance_id: str) -> "tuple[Location, StartManifests | None]":
     """Where this command's manifests are, and the stored ones when they take the place of those at PATH.
 
     Raises:
@@ -47,6 +48,7 @@ def chosen(path: Path | None, options: Options, instance_id: str) -> "tuple[Loca
     """
     from reconciler import tree  # noqa: PLC0415  (imported when it is needed)
 
+    path = given(path, options)
     if path is None and not instance_id:
         raise usage_error(
             "PATH is missing", "give PATH, or --instance-id to use the last good manifests of an instance"

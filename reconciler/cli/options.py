@@ -128,9 +128,6 @@ def _version(context: click.Context, _param: click.Parameter, value: bool) -> No
 
 _PATH = click.Path(path_type=Path)
 
-path_argument = click.argument("path", type=_PATH)
-"""A directory of manifests, or one file of them."""
-
 
 def _add(*options: Callable[[F], F]) -> Callable[[F], F]:
     def apply(function: F) -> F:

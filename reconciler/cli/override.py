@@ -10,7 +10,7 @@ import json
 import shlex
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -24,6 +24,9 @@ from reconciler.cli.where import Place, find, joined, path_optional
 from reconciler.core.model.override import held_actions
 from reconciler.exits import Exit
 from reconciler.shell.clock import SystemClock, utc
+
+if TYPE_CHECKING:
+    from reconciler.tree import Given
 
 EVERYTHING = "*"
 """The object of a release of all overrides."""
@@ -62,7 +65,7 @@ Examples:
 @_force_option
 @target_options
 @common_options
-def drain(key: str, path: Path | None, duration: int | None, reason: str, forced: bool, **raw: Any) -> Exit:
+def drain(key: str, path: "Given | None", duration: int | None, reason: str, forced: bool, **raw: Any) -> Exit:
     """Take KEY, a replica, all replicas of a workload or an endpoint, out of traffic until it is released."""
     return _override(key, path, _Wanted("", duration, reason, forced), raw)
 
@@ -100,7 +103,7 @@ Examples:
 @_force_option
 @target_options
 @common_options
-def force(key: str, value: str, path: Path | None, duration: int, reason: str, forced: bool, **raw: Any) -> Exit:
+def force(key: str, value: str, path: "Given | None", duration: int, reason: str, forced: bool, **raw: Any) -> Exit:
     """Force KEY, a replica, an endpoint or a target of a DNSPolicy, up or down, regardless of pushes and probes."""
     if not reason.strip():
         raise usage_error("--reason is empty", "give a reason for other operators")
@@ -119,7 +122,7 @@ Examples:
 @click.option("--all", "everything", is_flag=True, help="Release all overrides of this instance.")
 @target_options
 @common_options
-def release(key: str | None, path: Path | None, everything: bool, **raw: Any) -> Exit:
+def release(key: str | None, path: "Given | None", everything: bool, **raw: Any) -> Exit:
     """Release KEY after 'drain' or 'force': pushes and probes decide again."""
     if everything and key is not None:
         if path is not None:
@@ -159,7 +162,7 @@ class _Wanted(NamedTuple):
     forced: bool
 
 
-def _override(key: str, path: Path | None, wanted: _Wanted, raw: dict[str, Any]) -> Exit:
+def _override(key: str, path: "Given | None", wanted: _Wanted, raw: dict[str, Any]) -> Exit:
     """Send an override of KEY."""
     verb = "force" if wanted.value else "drain"
     key = key_of(key)
@@ -218,7 +221,7 @@ def _ask(
     verb: str,
     key: str,
     keys: list[str],
-    path: Path | None,
+    path: "Given | None",
     wanted: _Wanted,
     place: Place,
     overridden: Iterable[str],

@@ -1,7 +1,6 @@
 """`reconcile plan PATH`: shows the steps of a run, in order and with their causes, and changes nothing."""
 
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,6 +15,9 @@ from reconciler.cli.options import (
     usage_error,
 )
 from reconciler.exits import Exit
+
+if TYPE_CHECKING:
+    from reconciler.tree import Given
 
 
 @click.command(
@@ -59,7 +61,7 @@ Examples:
 @instance_option
 @state_option
 @common_options
-def plan(path: Path | None, detailed_exitcode: bool, untrusted: bool, instance_id: str, **raw: Any) -> Exit:
+def plan(path: "Given | None", detailed_exitcode: bool, untrusted: bool, instance_id: str, **raw: Any) -> Exit:
     """Show the steps that 'reconcile --once PATH' would take, and change nothing.
 
     Every provider is read once. Beside a running process, the plan uses the process's probe verdicts, pushes and holds, and
@@ -73,7 +75,7 @@ def plan(path: Path | None, detailed_exitcode: bool, untrusted: bool, instance_i
     return show_plan(path, options, detailed=detailed_exitcode, instance_id=instance_id)
 
 
-def show_untrusted(path: Path, options: Options, *, detailed: bool) -> Exit:
+def show_untrusted(path: "Given", options: Options, *, detailed: bool) -> Exit:
     """Make the plan for an author who is not trusted, print it by names, and return the exit code."""
     from reconciler.cli import run  # noqa: PLC0415  (imported when it is needed)
     from reconciler.cli.render.untrusted import untrusted_json, untrusted_lines  # noqa: PLC0415
@@ -89,7 +91,9 @@ def show_untrusted(path: Path, options: Options, *, detailed: bool) -> Exit:
     return code
 
 
-def show_plan(path: Path | None, options: Options, *, detailed: bool, instance_id: str = "", approve: str = "") -> Exit:
+def show_plan(
+    path: "Given | None", options: Options, *, detailed: bool, instance_id: str = "", approve: str = ""
+) -> Exit:
     """Make the plan, print it, and return the exit code."""
     from reconciler.cli import run  # noqa: PLC0415  (imported when it is needed)
     from reconciler.cli.render.plan import plan_json, plan_lines  # noqa: PLC0415

@@ -2,8 +2,7 @@
 
 import json
 import secrets
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,6 +16,9 @@ from reconciler.exits import Exit
 from reconciler.shell.clock import SystemClock
 from reconciler.shell.store.lock import holder
 from reconciler.shell.store.state_db import Store
+
+if TYPE_CHECKING:
+    from reconciler.tree import Given
 
 ASK_EVERY = SECOND // 2
 """How often `--wait` reads the request (ns)."""
@@ -84,7 +86,7 @@ Examples:
 @common_options
 def restart(  # one parameter per argument and option of the command line
     key: str,
-    path: Path | None,
+    path: "Given | None",
     container: str,
     ordered: bool,
     failure_policy: str,

@@ -4,8 +4,7 @@ It refuses a rollback that the rollout history in the store rules out, because t
 """
 
 import json
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,6 +15,9 @@ from reconciler.cli.options import Options, common_options, target_options, usag
 from reconciler.cli.where import Place, find, joined, path_optional
 from reconciler.core.model.revision import can_roll_back, read_rollout
 from reconciler.exits import Exit
+
+if TYPE_CHECKING:
+    from reconciler.tree import Given
 
 
 @click.command(
@@ -40,7 +42,7 @@ Examples:
 @click.option("--reason", default="", help="The reason, shown in status and events.")
 @target_options
 @common_options
-def rollback(key: str, path: Path | None, reason: str, **raw: Any) -> Exit:
+def rollback(key: str, path: "Given | None", reason: str, **raw: Any) -> Exit:
     """Roll KEY (workload/web) back to its previous revision."""
     options, key = Options.of(raw), key.lower()
     if not key.startswith("workload/") or key.count("/") > 1:

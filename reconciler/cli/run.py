@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from manifests.values.desired import SECOND
 from reconciler import wire
@@ -32,18 +33,21 @@ from reconciler.start import StartManifests
 from reconciler.tree import Location
 from reconciler.wire import WATCH
 
+if TYPE_CHECKING:
+    from reconciler.tree import Given
+
 _HASH = re.compile(r"[0-9a-f]{16}")
 
 PROBE_TIME = 30 * SECOND
 """The longest time that a plan waits for probes, whatever the time limit of the command is (ns)."""
 
 
-def location(path: Path, options: Options) -> Location:
+def location(path: "Given", options: Options) -> Location:
     """Where the manifests and the state of this command line are."""
     return Location(path, options.instance, options.state_dir)
 
 
-def intent(path: Path, options: Options, *, destroy: bool = False, approve: str = "") -> Intent:
+def intent(path: "Given", options: Options, *, destroy: bool = False, approve: str = "") -> Intent:
     """What this run may do beyond the manifests. Raises a usage error when `approve` cannot be a hash."""
     if approve and not _HASH.fullmatch(approve):
         raise usage_error(
@@ -59,9 +63,9 @@ def intent(path: Path, options: Options, *, destroy: bool = False, approve: str 
     )
 
 
-def apply_command(path: Path, options: Options) -> str:
+def apply_command(path: "Given", options: Options) -> str:
     """The command line of `reconcile apply` for the same manifests and state, to be run in any directory and without a terminal."""
-    words = ["reconcile", "apply", str(path.absolute()), "--yes"]
+    words = ["reconcile", "apply", str(path.absolute() if isinstance(path, Path) else path), "--yes"]
     if options.prune is not None:
         words.append("--prune" if options.prune else "--no-prune")
     if options.take_over:
@@ -87,7 +91,7 @@ def _reporter(options: Options, clock: SystemClock, actor: str, endless: bool) -
 
 
 def once(
-    path: Path,
+    path: "Given",
     options: Options,
     run_intent: Intent | None = None,
     operation: str = "reconcile --once",
@@ -129,7 +133,7 @@ def once(
     return summary.exit
 
 
-def _approved_by_daemon(path: Path, options: Options, approve: str, clock: SystemClock) -> Exit | None:
+def _approved_by_daemon(path: "Given", options: Options, approve: str, clock: SystemClock) -> Exit | None:
     """Give the approval to the daemon of this instance; None when none runs, so that this run acts on it."""
     place = find(path, options, "")
     running = holder(place.state_dir, clock)
@@ -148,7 +152,7 @@ def _approved_by_daemon(path: Path, options: Options, approve: str, clock: Syste
 
 
 @contextmanager
-def _textfile(path: Path, options: Options, monitoring: Monitoring) -> Iterator[list[Exit]]:
+def _textfile(path: "Given", options: Options, monitoring: Monitoring) -> Iterator[list[Exit]]:
     """Write the textfile when the run in the body has ended, also by an error. The body adds its exit code to the list."""
     ended: list[Exit] = []
     try:
@@ -177,7 +181,7 @@ def _print(summary: Summary, now: Now, options: Options, *, streamed: bool) -> N
         view.out(*summary_lines(summary, now, view.paint, streamed=streamed))
 
 
-def watch(path: Path, options: Options) -> Exit:
+def watch(path: "Given", options: Options) -> Exit:
     """Keep converging until a signal ends it."""
     reporter = _reporter(options, SystemClock(), f"{WATCH} {path}", endless=True)
     code = asyncio.run(wire.run_watch(location(path, options), intent=intent(path, options), reporter=reporter))
@@ -186,7 +190,7 @@ def watch(path: Path, options: Options) -> Exit:
 
 
 def make_plan(
-    path: Path,
+    path: "Given",
     options: Options,
     run_intent: Intent,
     place: Location | None = None,

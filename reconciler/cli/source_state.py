@@ -7,13 +7,16 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from manifests.load import Sources
 from manifests.problems import Code, ManifestErrors, Problem
 from reconciler.core.model.source_problem import named
 from reconciler.shell.store import source_record
 from reconciler.shell.store.source_record import InForce
+
+if TYPE_CHECKING:
+    from reconciler.tree import Location
 
 PROBLEMS = 20
 """How many problems of an invalid revision are in the JSON document."""
@@ -28,7 +31,7 @@ class Seen:
     """The source as this command has read it: its files, and their problems; no error when they are valid."""
 
     sources: Sources
-    real: Path
+    location: "Location"
     error: ManifestErrors | None = None
 
 
@@ -125,16 +128,10 @@ def source_state(state_dir: Path, seen: Seen | None) -> SourceState:
     if seen.error is not None:
         wrong = [problem for problem in seen.error.problems if not problem.is_warning]
     known = kept is not None and kept.revision == revision
-    commit = kept.commit if known and kept is not None else _commit(seen.real)
+    commit = kept.commit if known and kept is not None else seen.location.commit()
     since = kept.since_wall if known and kept is not None else None
     shown = tuple(problem.to_dict() for problem in wrong[:PROBLEMS])
     return SourceState(in_force, AttemptedState(revision, commit, since, len(wrong), shown))
-
-
-def _commit(real: Path) -> str:
-    from manifests.source.identity import commit_of  # noqa: PLC0415  (it calls git)
-
-    return commit_of(real)
 
 
 def _where(problem: Mapping[str, Any]) -> str:

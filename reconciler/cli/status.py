@@ -1,7 +1,6 @@
 """`reconcile status`: shows the last stored decision and its age. Asks no provider; works beside a daemon."""
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,6 +15,7 @@ from reconciler.shell.looks.wake_pipe import SHOW
 if TYPE_CHECKING:
     from reconciler.cli.view import View
     from reconciler.cli.where import Place
+    from reconciler.tree import Given
 
 MAX_AGE = 600 * 1_000_000_000
 """The default age (ns) of a decision that still says something without a daemon."""
@@ -49,7 +49,9 @@ Examples:
 )
 @target_options
 @common_options
-def status(path: Path | None, only_unhealthy: bool, judged: bool, max_age: int, instance_id: str, **raw: Any) -> Exit:
+def status(
+    path: "Given | None", only_unhealthy: bool, judged: bool, max_age: int, instance_id: str, **raw: Any
+) -> Exit:
     """Show the last known state of an instance. Without PATH, --instance-id and --state-dir: of the only instance on this host.
 
     A running daemon reports its present state. Without a daemon, status shows the last decision and its age.

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +13,9 @@ from reconciler.cli.options import DurationType, Options, common_options, target
 from reconciler.cli.where import Place, find, joined, path_optional
 from reconciler.exits import Exit
 from reconciler.shell.clock import SystemClock, utc
+
+if TYPE_CHECKING:
+    from reconciler.tree import Given
 
 EVERYTHING = "*"
 """The object of a suspension of everything."""
@@ -46,7 +49,7 @@ Examples:
 @common_options
 def suspend(
     key: str | None,
-    path: Path | None,
+    path: "Given | None",
     everything: bool,
     node: str,
     reason: str,
@@ -91,7 +94,7 @@ Examples:
 @click.option("--node", metavar="NAME", default="", help="End the suspension of this node.")
 @target_options
 @common_options
-def resume(key: str | None, path: Path | None, everything: bool, node: str, **raw: Any) -> Exit:
+def resume(key: str | None, path: "Given | None", everything: bool, node: str, **raw: Any) -> Exit:
     """Resume KEY after a suspension, retry it when it is Failed, or accept a changed probe that fails. A suspension in a manifest (spec.suspend) ends there."""
     key, path = _key(key, path, everything, node)
     options = Options.of(raw)
@@ -134,7 +137,7 @@ def _still_suspended(place: Place, key: str) -> str:
     return "; ".join(dict.fromkeys(causes))
 
 
-def _key(key: str | None, path: Path | None, everything: bool, node: str) -> tuple[str, Path | None]:
+def _key(key: str | None, path: "Given | None", everything: bool, node: str) -> "tuple[str, Given | None]":
     """KEY and PATH: with `--all` or `--node` the only argument is PATH."""
     if everything and node:
         raise usage_error("--all and --node cannot be used together", "give one of them")

@@ -1,18 +1,19 @@
 """`reconcile validate PATH`: lists every problem of the manifests, offline: it asks no provider and reads no state."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from reconciler.cli.failures import EMPTY_SOURCE
-from reconciler.cli.options import Options, common_options, instance_option, path_argument
+from reconciler.cli.failures import EMPTY_SOURCE, code_of_manifests
+from reconciler.cli.given import path_argument, required
+from reconciler.cli.options import Options, common_options, instance_option
 from reconciler.cli.view import View
 from reconciler.exits import Exit
 
 if TYPE_CHECKING:
     from manifests.problems import ManifestErrors, Problem
+    from reconciler.tree import Given
 
 
 @click.command(
@@ -32,9 +33,10 @@ Examples:
 @path_argument
 @instance_option
 @common_options
-def validate(path: Path, **raw: Any) -> Exit:
+def validate(path: "Given | None", **raw: Any) -> Exit:
     """Check the manifests at PATH and list every problem: file:line:column, code, message, hint."""
     options = Options.of(raw)
+    path = required(path, options, "reconcile validate")
     from manifests.problems import ManifestErrors, counted  # noqa: PLC0415  (nothing heavy before the command line is checked)
     from reconciler import tree  # noqa: PLC0415
 
@@ -90,7 +92,7 @@ def _list(problems: Sequence["Problem"], view: View) -> None:
 def _invalid(error: "ManifestErrors", view: View) -> Exit:
     from manifests.problems import count_problems, counted  # noqa: PLC0415  (imported already: it defines the error)
 
-    code = Exit.MANUAL if error.empty_tree else Exit.INVALID
+    code = code_of_manifests(error)
     problems = error.problems
     if view.json:
         errors, warnings = count_problems(problems)

@@ -3,7 +3,6 @@
 Such a command works beside a running daemon: it joins the store and takes no lock.
 """
 
-import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,11 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import click
-
 from manifests.load import Sources
 from manifests.problems import ManifestErrors, did_you_mean
 from manifests.values.desired import Desired
+from reconciler.cli.given import path_argument, required
 from reconciler.cli.options import Options, usage_error
 from reconciler.cli.source_state import Seen, SourceState, source_state
 from reconciler.shell.clock import SystemClock
@@ -24,7 +22,7 @@ from reconciler.shell.store.database_file import FILE
 from reconciler.shell.store.state_db import Store
 
 if TYPE_CHECKING:
-    from reconciler.tree import Location
+    from reconciler.tree import Given, Location
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -55,7 +53,7 @@ class Place:
         return f"{self.name} has never run: there is no state in {self.state_dir}; next step: reconcile --once PATH"
 
 
-def find(path: Path | None, options: Options, instance_id: str) -> Place:
+def find(path: "Given | None", options: Options, instance_id: str) -> Place:
     """The place of PATH's instance, of the instance with that id or state directory, or of the only instance on this host.
 
     The manifests at PATH need not be valid: then the instance is the one that last ran with them. Where the revision at the source
@@ -76,7 +74,7 @@ def find(path: Path | None, options: Options, instance_id: str) -> Place:
     return replace(place, source=state)
 
 
-def _place(path: Path | None, options: Options, instance_id: str) -> tuple[Place, Seen | None]:
+def _place(path: "Given | None", options: Options, instance_id: str) -> tuple[Place, Seen | None]:
     """The place without its source, and the manifests at PATH as they are now. Errors as `find`."""
     from reconciler import tree  # noqa: PLC0415  (only commands that got this far need it)
 
@@ -85,20 +83,20 @@ def _place(path: Path | None, options: Options, instance_id: str) -> tuple[Place
             f"'{instance_id}' is not a valid instance id", "use lower-case letters and digits, with '-' in between"
         )
     if path is None and options.instance is not None:
-        raise usage_error("--instance overrides documents at PATH, and PATH is missing", "give PATH as well")
+        path = required(path, options, "reconcile COMMAND")
     if path is not None:
         location = tree.Location(path, options.instance, options.state_dir)
-        sources, real = location.read(), Path(os.path.realpath(path))
+        sources = location.read()
         try:
             desired = tree.resolve(sources)
         except ManifestErrors as error:
-            return _place_of_invalid(location, instance_id, sources, error), Seen(sources, real, error)
+            return _place_of_invalid(location, instance_id, sources, error), Seen(sources, location, error)
         declared = desired.instance.id
         if instance_id and instance_id != declared:
             raise usage_error(
                 f"{path} declares instance '{declared}', not '{instance_id}'", "give PATH or --instance-id"
             )
-        return Place(f"instance '{declared}'", location.state_of(declared), desired), Seen(sources, real)
+        return Place(f"instance '{declared}'", location.state_of(declared), desired), Seen(sources, location)
     if options.state_dir is not None:
         return Place(f"the instance of {options.state_dir}", options.state_dir), None
     if instance_id:
@@ -156,4 +154,4 @@ def joined(place: Place) -> Iterator[Store]:
 
 def path_optional(function: F) -> F:
     """PATH of a command that also finds the instance by `--instance-id` or `--state-dir`."""
-    return click.argument("path", type=click.Path(path_type=Path), required=False)(function)
+    return path_argument(function)

@@ -1,6 +1,7 @@
-"""Manifests from a git repository: its address, our mirror of it, and the files that a set of manifests reads.
+"""Manifests from a git repository: our mirror of it, and the files that a set of manifests reads.
 
-url.py      the address as operators write it, and the set that it names
+The address of a set is `manifests/source/git_url.py`, what an operator says about it `manifests/kinds/source.py`.
+
 mirror.py   a bare mirror that fetches commits and reads objects; the only module that runs git
 tree.py     the directory that holds what a set reads of one commit
 reader.py   polls a remote, and answers which files the manifests are now

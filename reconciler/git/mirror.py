@@ -30,10 +30,10 @@ from time import monotonic, sleep
 from typing import NamedTuple, Self
 
 from manifests.escape import escape
+from manifests.source.git_url import COMMIT
 from providers.lib.program import OUTPUT, Missing, ProgramError, Ran, TimedOut, run
 from reconciler.git.access import ENVIRONMENT, Access, offline, online
 from reconciler.git.errors import Damaged, GitError, NotThere, Refused, Unavailable, Unusable, git_said, meaning
-from reconciler.git.url import COMMIT
 
 TIMEOUT = 60.0
 """Seconds that one call of git over the network may take, unless the operator says otherwise."""
@@ -417,7 +417,7 @@ class Mirror:
             size = int(words[2])
             data = out[end + 1 : end + 1 + size]
             at = end + 2 + size
-            if _number(words[1], data, oid) != oid:
+            if number(words[1], data, oid) != oid:
                 raise Damaged(f"{oid} in the mirror has other contents")
             found.append(Object(words[1], data))
         return found
@@ -541,7 +541,7 @@ def _lines(oids: Sequence[str]) -> bytes:
     return "".join(f"{oid}\n" for oid in oids).encode("ascii")
 
 
-def _number(kind: str, data: bytes, like: str) -> str:
+def number(kind: str, data: bytes, like: str) -> str:
     """The number that git gives an object."""
     total = new_hash("sha256" if len(like) == 64 else "sha1", usedforsecurity=False)
     total.update(f"{kind} {len(data)}\0".encode("ascii"))

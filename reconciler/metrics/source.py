@@ -36,3 +36,15 @@ class WatchedSource:
     def problem(self) -> SourceProblem | None:
         """Why the source cannot be put in force; None while it is valid."""
         return self._inner.problem()
+
+    def news(self) -> tuple[str, ...]:
+        """What happened at the source since the last call."""
+        return self._inner.news()
+
+    def due_in(self) -> int:
+        """Time (ns) until the source should be read again."""
+        return self._inner.due_in()
+
+    def hurry(self) -> None:
+        """The next read must ask the remote."""
+        self._inner.hurry()

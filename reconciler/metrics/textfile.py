@@ -9,13 +9,14 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from manifests.source.git_url import GitUrl
 from reconciler.metrics.monitoring import LABEL, Monitoring
 from reconciler.shell.store.directory import explain
 
 SUFFIX = ".prom"
 
 
-def write(path: Path, monitoring: Monitoring, manifests: Path, code: int) -> None:
+def write(path: Path, monitoring: Monitoring, manifests: Path | GitUrl, code: int) -> None:
     """Write the metrics of a run.
 
     Args:
@@ -30,7 +31,7 @@ def write(path: Path, monitoring: Monitoring, manifests: Path, code: int) -> Non
     if monitoring.meter is None:
         from reconciler.metrics.meter import Meter  # noqa: PLC0415  (only where metrics are on)
 
-        monitoring.meter = Meter(lambda: None, {LABEL: monitoring.instance or str(manifests.resolve())})
+        monitoring.meter = Meter(lambda: None, {LABEL: monitoring.instance or str(manifests.resolve() if isinstance(manifests, Path) else manifests)})
     monitoring.ran(code)
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:

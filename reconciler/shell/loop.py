@@ -650,6 +650,8 @@ class Loop:
     def _reread(self, now: Now) -> None:
         """Start to read the manifests when it is due, and put new ones in force that were read. Waits for nothing."""
         source = self.manifest_reload
+        for text in source.take_news():
+            self.reporting.source(text, now)
         desired = source.take()
         if desired is not None:
             self._put_in_force(desired, now)

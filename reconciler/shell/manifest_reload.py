@@ -15,11 +15,15 @@ from reconciler.core.model.reasons import Rule
 from reconciler.core.model.source_problem import SourceProblem
 from reconciler.shell.looks.triggers import Wake
 from reconciler.shell.parts import Parts, Source
+from reconciler.shell.source import READ_AGAIN
 
 log = logging.getLogger(__name__)
 
-READ_SOURCE = 15 * SECOND
+READ_SOURCE = READ_AGAIN
 """How often (ns) the source is read again without a trigger."""
+
+SOONEST = SECOND // 10
+"""The least time (ns) between two reads without a trigger."""
 
 HANGS = 60 * SECOND
 """A read that takes longer than this (ns) is reported. The largest trees take seconds."""
@@ -43,6 +47,7 @@ class ManifestReload:
         self._proves = False
         self._fresh: Desired | None = None
         self._later: Desired | None = None
+        self._news: tuple[str, ...] = ()
 
     @property
     def due(self) -> int:
@@ -70,6 +75,7 @@ class ManifestReload:
     def read_soon(self) -> None:
         """Read the source at the next tick: something hints at a change."""
         if self.source is not None:
+            self.source.hurry()
             self._due = 0
 
     def prove(self, decision: Decision) -> None:
@@ -96,6 +102,11 @@ class ManifestReload:
         fresh, self._fresh = self._fresh, None
         return fresh
 
+    def take_news(self) -> tuple[str, ...]:
+        """What happened at the source since the last call, for the audit."""
+        news, self._news = self._news, ()
+        return news
+
     def keep(self, desired: Desired, problem: str) -> None:
         """Manifests that cannot be put in force now: `take` returns them again after the next read, unless it finds newer ones."""
         self.unreadable, self._later = problem, desired
@@ -106,7 +117,10 @@ class ManifestReload:
         refused = self.problem
         try:
             desired, messages = await self.runner.run(source.reread)
-            for message in messages:
+            self._due = min(self._due, self._began + max(SOONEST, source.due_in()))
+            news = source.news()
+            self._news += news
+            for message in (*news, *messages):
                 self.reporter.note(message, level=logging.WARNING if desired is None else logging.INFO)
             if desired is not None or source.same():
                 self.read_at = self._began
@@ -122,7 +136,7 @@ class ManifestReload:
         self._fresh = desired or later or self._fresh
         moved = unreadable != self.unreadable or self.problem != refused
         self.unreadable = unreadable
-        if self._fresh is not None or proves or moved:
+        if self._fresh is not None or proves or moved or self._news:
             self.wake.set("the manifests were read")
         else:
             self.wake.end_sleep()  # the next read may be due before the loop wakes up

@@ -45,6 +45,15 @@ class Source(Protocol):
     def problem(self) -> SourceProblem | None:
         """Why the source cannot be put in force; None while it is valid."""
 
+    def news(self) -> tuple[str, ...]:
+        """What happened at the source since the last call, for the audit."""
+
+    def due_in(self) -> int:
+        """Time (ns) from the last read until the source should be read again without a trigger."""
+
+    def hurry(self) -> None:
+        """The next read must ask the remote. Called from any thread."""
+
 
 @dataclass(frozen=True, slots=True)
 class Parts:

@@ -6,6 +6,7 @@ SETTLE apart are equal and everything in them is valid. A single run never chang
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from manifests.load import Sources
@@ -17,6 +18,9 @@ from reconciler.shell.clock import BlockingClock
 
 SETTLE = SECOND // 10
 """Time (ns) between two equal reads before a change counts."""
+
+READ_AGAIN = 15 * SECOND
+"""How often (ns) the source is read again without a trigger; a git source asks its remote less often."""
 
 READS = 10
 """Reads of a source that keeps changing, before it is left for the next time."""
@@ -52,8 +56,31 @@ class Keeper(Protocol):
     def settled(self) -> str:
         """The source equals the manifests in force again."""
 
+    def seen(self, commit: str, ref: str) -> str:
+        """Keep which commit of a git source is the newest."""
+
     def flush(self) -> str:
         """Try again what could not be stored."""
+
+
+class Remote(Protocol):
+    """A git source, as far as what is in force matters to it; implemented by `reconciler/git/reader.py`."""
+
+    @property
+    def seen(self) -> tuple[str, str]:
+        """The newest commit that was read, and the full name of its ref; empty texts before the first one."""
+
+    def adopted(self, owner: Path) -> None:
+        """What was read last is in force for the instance with this state directory. Raises OSError."""
+
+    def news(self) -> tuple[str, ...]:
+        """What happened since the last call."""
+
+    def due_in(self) -> int:
+        """Time (ns) until it should ask its remote again."""
+
+    def hurry(self) -> None:
+        """Ask the remote at the next read."""
 
 
 class InForce(NamedTuple):
@@ -83,7 +110,9 @@ def problem_of(
     wrong = [problem for problem in error.problems if not problem.is_warning]
     cause = wrong[0].lines()[0] if wrong else "a problem without a text"
     since = now.steady - max(0, now.wall - since_wall)
-    return SourceProblem(sources.revision, commit, cause, len(wrong), in_force, since, since_wall)
+    return SourceProblem(
+        sources.revision, commit, cause, len(wrong), in_force, since, since_wall, unreadable=error.of_source
+    )
 
 
 class StoredManifests:
@@ -112,6 +141,17 @@ class StoredManifests:
         """Why the source cannot be put in force."""
         return self._problem
 
+    def news(self) -> tuple[str, ...]:
+        """Nothing: it is never read."""
+        return ()
+
+    def due_in(self) -> int:
+        """As for every source; nothing is read then."""
+        return READ_AGAIN
+
+    def hurry(self) -> None:
+        """Nothing to ask."""
+
 
 class DirectorySource:
     """A directory or file of manifests.
@@ -123,6 +163,8 @@ class DirectorySource:
         in_force: the manifests that the run starts with.
         keeper: keeps what is put in force.
         follow: use changed manifests; without it changes are only reported.
+        remote: the git source that `read` reads, and the state directory of the instance: what is read then is a whole commit, which
+            needs no second read.
     """
 
     def __init__(
@@ -134,7 +176,9 @@ class DirectorySource:
         keeper: Keeper,
         *,
         follow: bool,
+        remote: tuple[Remote, Path] | None = None,
     ) -> None:
+        self._remote = remote
         self._read, self._resolve, self._clock, self._keeper, self._follow = read, resolve, clock, keeper, follow
         self._in_force, self._revision = in_force.state, in_force.revision
         self._sources, self._judged = in_force.sources, False
@@ -148,6 +192,8 @@ class DirectorySource:
             sources, error = in_force.invalid
             self._refused = sources.state
             self._refuse(sources, error)
+        else:
+            self._adopt()
 
     def same(self) -> bool:
         """Whether the last read was complete and equal to the manifests in force."""
@@ -161,9 +207,27 @@ class DirectorySource:
         """Why the source cannot be put in force; None while it is valid."""
         return self._problem
 
+    def news(self) -> tuple[str, ...]:
+        """What happened at a git source since the last call."""
+        return () if self._remote is None else self._remote[0].news()
+
+    def due_in(self) -> int:
+        """Time (ns) until the source should be read again: local documents are read as often as a directory."""
+        return READ_AGAIN if self._remote is None else min(READ_AGAIN, self._remote[0].due_in())
+
+    def hurry(self) -> None:
+        """Let the next read ask the remote of a git source."""
+        if self._remote is not None:
+            self._remote[0].hurry()
+
     def reread(self) -> tuple[Desired | None, tuple[str, ...]]:
         """Read again: the new manifests when they changed, settled and are valid, and messages for the operator."""
         desired, messages = self._reread()
+        if self._remote is not None:
+            remote, _ = self._remote
+            commit, ref = remote.seen
+            if commit:
+                self._report(self._keeper.seen(commit, ref) or self._message)
         if self._keeper.unsaved:
             self._report(self._keeper.flush())
         if self._message == self._reported:
@@ -175,6 +239,7 @@ class DirectorySource:
         sources = self._read()
         self._same = self._is_in_force(sources)
         if self._same:
+            self._adopt()
             return self._unjudged(sources), self._good_again()
         if sources.state == self._refused:
             return None, ()
@@ -192,13 +257,25 @@ class DirectorySource:
         except ManifestErrors as error:
             self._refused = settled.state
             self._refuse(settled, error)
-            stays = f"the manifests are invalid; revision {self._named()} stays in force"
+            wrong = "the source cannot be used" if error.of_source else "the manifests are invalid"
+            stays = f"{wrong}; revision {self._named()} stays in force"
             return self._judge(settled), (stays, render(error.problems))
         self._in_force, self._revision, self._refused = settled.state, settled.revision, ""
         self._sources, self._judged = settled, False
         self._same, self._problem, self._outdated = True, None, False
         self._report(self._keeper.in_force(settled))
+        self._adopt()
         return desired, (f"the manifests changed; revision {self._named()} is in force",)
+
+    def _adopt(self) -> None:
+        """Let the instance reach the files of the commit that was read last: what is in force is equal to it."""
+        if self._remote is None:
+            return
+        remote, state = self._remote
+        try:
+            remote.adopted(state)
+        except OSError as error:
+            self._report(f"{state}: the files of the commit in force cannot be used: {error.strerror}")
 
     def _is_in_force(self, sources: Sources) -> bool:
         """Whether these files are those in force, by the rules of today too."""
@@ -245,8 +322,10 @@ class DirectorySource:
         self._refused = ""
         if self._problem is None:
             return ()
-        self._problem = None
+        unreadable, self._problem = self._problem.unreadable, None
         self._report(self._keeper.settled())
+        if unreadable:
+            return (f"the source can be read again; revision {self._named()} is in force",)
         return (f"the manifests are valid again; revision {self._named()} is in force",)
 
     def _report(self, message: str) -> None:
@@ -254,6 +333,8 @@ class DirectorySource:
 
     def _settled(self, sources: Sources) -> Sources | None:
         """The files once two reads in a row are equal; None when they never are."""
+        if self._remote is not None:
+            return sources
         for _ in range(READS):
             self._clock.pause(SETTLE)
             again = self._read()

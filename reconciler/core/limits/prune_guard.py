@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from manifests.values.desired import SECOND, Desired
 from manifests.values.limits import Held
+from manifests.values.source_identity import same_set
 from reconciler.core.limits import approvals, windows
 from reconciler.core.limits.approvals import Approvals
 from reconciler.core.model.instant import Now, due, elapsed, next_after
@@ -65,7 +66,7 @@ def hold(desired: Desired, ledger: Ledger, pruning: Pruning, obj: str, action: s
     if pruning.read_at == NEVER_READ:
         message = f"{obj} is in no stored manifest, but the manifests themselves are invalid and may declare it"
         return Hold(obj, action, Rule.ABSENCE_UNPROVEN, message, next_step="correct the manifests")
-    if ledger.source != desired.source:
+    if not same_set(ledger.source, desired.source):
         before = ledger.source or "an unknown source (the ledger was lost)"
         message = f"the inventory was made from {before}, but this run reads {desired.source}"
         next_step = "run once with --take-over if this is intended"

@@ -27,6 +27,7 @@ class SourceProblem:
         count: how many problems there are.
         in_force: the revision that stays in force, as operators see it.
         since: steady instant (ns) since which the source has had this problem; since_wall the same by the wall clock.
+        unreadable: the source itself cannot be read or is refused, so that nothing is known about the manifests that it has now.
     """
 
     revision: str
@@ -36,9 +37,16 @@ class SourceProblem:
     in_force: str
     since: int
     since_wall: int
+    unreadable: bool = False
 
     def hold(self) -> Hold:
         """The hold that shows it in status, events and `explain`."""
+        if self.unreadable:
+            message = f"the source cannot be used: {self.cause}; revision {self.in_force} stays in force"
+            next_step = "the source is asked again automatically; reconcile doctor shows whether it can be reached"
+            return Hold(
+                OBJECT, "read the source", Rule.SOURCE_UNREADABLE, message, next_step=next_step, since=self.since
+            )
         more = f" and {self.count - 1} more" if self.count > 1 else ""
         message = f"the manifests are invalid: {self.cause}{more}; revision {self.in_force} stays in force"
         next_step = "correct the manifests; they are read again automatically"

@@ -108,6 +108,11 @@ def manifests_event(revision: str, commit: str, source: str, now: Now) -> Event:
     )
 
 
+def source_event(text: str, now: Now) -> Event:
+    """Something happened at the source of the manifests, such as a rewritten history."""
+    return Event(now.wall, "source", OBJECT, "read the source", "SourceNews", "", text)
+
+
 def command_event(command: Command, now: Now) -> Event:
     """The order of an operator, as it was taken: also one that changes nothing, so that each has one line with who gave it."""
     request, obj, words = command.request, command.object, [command.verb, command.value]

@@ -26,6 +26,7 @@ from reconciler.shell.report.events import (
     command_event,
     end_event,
     manifests_event,
+    source_event,
 )
 from reconciler.shell.report.summary import AGES, decision_document, fingerprint
 from reconciler.shell.reporter import Reporter
@@ -117,6 +118,10 @@ class Reporting:
     def happened(self, event: Event) -> None:
         """Queue any other event for the audit."""
         self._events.append(event)
+
+    def source(self, text: str, now: Now) -> None:
+        """Queue for the audit what happened at the source of the manifests."""
+        self._events.append(source_event(text, now))
 
     @property
     def queued(self) -> bool:

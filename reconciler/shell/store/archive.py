@@ -15,7 +15,16 @@ from reconciler.shell.clock import BlockingClock
 from reconciler.shell.store import instance_index, last_good, source_record
 from reconciler.shell.store.directory import StoreError
 from reconciler.shell.store.last_good import LastGood
-from reconciler.shell.store.source_record import CAUSE, PLACES, PROBLEMS, Attempted, InForce, SourcePlace, SourceRecord
+from reconciler.shell.store.source_record import (
+    CAUSE,
+    PLACES,
+    PROBLEMS,
+    Attempted,
+    InForce,
+    SeenCommit,
+    SourcePlace,
+    SourceRecord,
+)
 
 
 class Archive:
@@ -96,6 +105,14 @@ class Archive:
         )
         self._wanted = replace(self._wanted, attempted=attempted)
         return attempted, self.flush()
+
+    def seen(self, commit: str, ref: str) -> str:
+        """Keep which commit of a git source is the newest. Returns why that could not be stored."""
+        before = self._wanted.seen
+        if before is not None and (before.commit, before.ref) == (commit, ref):
+            return ""
+        self._wanted = replace(self._wanted, seen=SeenCommit(commit, ref, self._clock.now().wall))
+        return self.flush()
 
     def settled(self) -> str:
         """The source equals the manifests in force again. Returns why that could not be stored."""

@@ -14,6 +14,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
+from manifests.source.git_url import GitUrl
+from manifests.values.source_identity import same_set
 from reconciler.shell.clock import HostClock
 from reconciler.shell.store import source_record
 from reconciler.shell.store.database_file import FILE as DATABASE
@@ -31,9 +33,11 @@ POINTERS = 256
 POINTER_BYTES = 16 * 1024
 
 
-def place_of(path: Path, instance_file: Path | None) -> SourcePlace:
+def place_of(path: Path | GitUrl, instance_file: Path | None) -> SourcePlace:
     """How the index names a PATH and local documents."""
     local = os.path.realpath(instance_file) if instance_file is not None else ""
+    if isinstance(path, GitUrl):
+        return SourcePlace(str(path), str(path), local)
     return SourcePlace(os.path.abspath(path), os.path.realpath(path), local)
 
 
@@ -121,7 +125,7 @@ def find(base: Path, place: SourcePlace, source: str, clock: HostClock) -> dict[
     found = {
         state_dir: _found(record)
         for state_dir, record in known.items()
-        if record.in_force is not None and record.in_force.source == source
+        if record.in_force is not None and same_set(record.in_force.source, source)
     }
     lost = [state_dir for state_dir, record in records.items() if record is None]
     return found or {
@@ -146,6 +150,6 @@ def _decided_for(state_dir: Path, source: str, clock: HostClock) -> str | None:
         with Store.join(state_dir, clock) as store:
             last = store.last_decision()
         stored = json.loads(last.text) if last is not None else {}
-        return str(stored["instance"]) if stored["source"] == source else None
+        return str(stored["instance"]) if same_set(str(stored["source"]), source) else None
     except (StoreError, ValueError, TypeError, KeyError):
         return None

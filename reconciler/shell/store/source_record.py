@@ -55,6 +55,15 @@ class Attempted:
 
 
 @dataclass(frozen=True, slots=True)
+class SeenCommit:
+    """The newest commit of a git source that was read, in force or not, the full name of its ref, and since when (wall ns)."""
+
+    commit: str
+    ref: str
+    since_wall: int
+
+
+@dataclass(frozen=True, slots=True)
 class SourceRecord:
     """The record of one instance. `used` is the wall time (ns) of the last read of valid manifests that were put in force.
 
@@ -67,6 +76,7 @@ class SourceRecord:
     attempted: Attempted | None = None
     used: int = 0
     removed: bool = False
+    seen: SeenCommit | None = None
     format: int = field(default=1)
 
 
@@ -92,6 +102,7 @@ def load(state_dir: Path) -> SourceRecord | None:
             attempted=None if attempted is None else _attempted(attempted),
             used=int(raw["used"]),
             removed=raw["removed"] is True,
+            seen=None if raw.get("seen") is None else _seen(raw["seen"]),
         )
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
@@ -99,6 +110,10 @@ def load(state_dir: Path) -> SourceRecord | None:
 
 def _in_force(raw: dict[str, Any]) -> InForce:
     return InForce(str(raw["revision"]), str(raw["commit"]), str(raw["source"]), int(raw["since_wall"]))
+
+
+def _seen(raw: dict[str, Any]) -> SeenCommit:
+    return SeenCommit(str(raw["commit"]), str(raw["ref"]), int(raw["since_wall"]))
 
 
 def _attempted(raw: dict[str, Any]) -> Attempted:

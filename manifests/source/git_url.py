@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from urllib.parse import unquote
 
+from manifests.source.identity import without_credentials
+
 SCHEMES = ("git+https", "git+ssh", "git+file")
 LONGEST = 2_048
 """Most characters of an address."""
@@ -65,8 +67,6 @@ class GitUrl:
     @property
     def identity(self) -> str:
         """The identity of the set, as `manifests/source/identity.py` gives it for a checkout of the same repository and path."""
-        from manifests.source.identity import without_credentials  # noqa: PLC0415  (only where a set is read)
-
         return f"{without_credentials(self.remote)}//{self.path}"
 
     def __str__(self) -> str:

@@ -1,0 +1,299 @@
+"""Polls the remote of a git source, and answers which files the manifests are now. Made by `reconciler/tree.py`, read by the loop and commands.
+
+`read` may be called often, from one thread at a time: it asks the remote only when a poll is due, and answers from memory else. What the
+remote names becomes manifests only when the whole commit could be read; else `read` answers with a problem, and the caller keeps the last good
+manifests. A commit that changes nothing in the set gives equal files, so it leads to no action.
+
+    reader.read()            the files of the newest commit, with local documents
+    reader.hurry()           the next `read` asks the remote, whatever its interval
+    reader.adopted(sources)  these are in force: events, and the root by which the instance reaches their files
+
+Between fetching and reading a commit stands `checks`, the place for a policy of signatures: a check raises GitError to refuse a commit.
+"""
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from pathlib import Path
+from time import monotonic
+
+from manifests.kinds.source import Source
+from manifests.load import Sources, declared_source
+from manifests.problems import Code, Problem
+from manifests.source.directory import SourceTree, digest, read_tree
+from manifests.source.git_url import GitUrl
+from manifests.source.local import LocalDocuments, read_local
+from manifests.values.desired import SECOND
+from providers.errors import ProviderError
+from providers.lib.secrets import SecretRef
+from reconciler.git.access import Access
+from reconciler.git.errors import GitError, NotThere, Refused, Unusable
+from reconciler.git.mirror import TIMEOUT, Head, Mirror
+from reconciler.git.tree import Listing, Trees, listing, wanted
+from reconciler.shell.secrets import SECRETS
+
+INTERVAL = 60.0
+"""Seconds between two polls without local documents."""
+FLOOR = 10.0
+"""Least seconds between two polls without a trigger."""
+LONGEST = 3_600.0
+"""Most seconds that a remote may ask not to be called again."""
+JITTER = 0.1
+"""A poll comes up to this part of the interval later: the same part for the same host and source, so that hosts do not poll together."""
+FIRST_RETRY = 5.0
+"""Seconds until the first poll after one that failed; doubled up to the interval."""
+
+Check = Callable[[Mirror, Head, Source | None], None]
+"""Refuses a commit by raising GitError. It gets the mirror, which has the commit and its tag, and what local documents say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """One commit that was read.
+
+    Attributes:
+        commit, ref: the commit, and the full name of the branch or tag that named it; no ref for a pinned commit.
+        tree: the git tree of the set.
+    """
+
+    commit: str
+    ref: str
+    tree: str
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """The answer of a poll: the files, and the revision they are of; no revision when the poll failed."""
+
+    tree: SourceTree
+    revision: Revision | None
+
+
+@dataclass
+class GitReader:
+    """The reader of one set.
+
+    Args:
+        url: the set.
+        instance_file: local documents; their Instance may say how the remote is reached.
+        base: the directory that holds our mirrors; it is created when it is needed.
+        checks: called with each new commit before it is read.
+        steady: seconds of a steady clock.
+
+    Attributes:
+        head: what the remote named at the last poll that reached it.
+        problem: why the last poll failed; None when it did not.
+        events: what operators should know, since the last call of `news`.
+    """
+
+    url: GitUrl
+    instance_file: Path | None
+    base: Path
+    checks: Sequence[Check] = ()
+    steady: Callable[[], float] = monotonic
+    head: Head | None = None
+    problem: GitError | None = None
+    events: list[str] = field(default_factory=list)
+    _read: Read | None = None
+    _settings: Source | None = None
+    _local: LocalDocuments | None = None
+    _due: float = 0.0
+    _failures: int = 0
+    _hurried: bool = False
+    _in_force: str = ""
+    _listing: Listing | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def directory(self) -> Path:
+        """The directory of our mirror of the remote."""
+        return self.base / sha256(self.url.remote.encode()).hexdigest()[:24]
+
+    def hurry(self) -> None:
+        """Ask the remote at the next `read`. May be called from any thread."""
+        self._hurried = True
+
+    def start_from(self, commit: str) -> None:
+        """The commit that was in force when this process began: a history without it is a rewritten one."""
+        self._in_force = commit.partition("-")[0]
+
+    def commit(self) -> str:
+        """The commit of the last answer of `read`; while the remote cannot be read, or its commit is refused, the newest known one."""
+        return self.head.commit if self.head is not None else ""
+
+    @property
+    def seen(self) -> tuple[str, str]:
+        """The newest commit that was read, and the full name of its ref; empty texts before the first one."""
+        revision = self._read.revision if self._read is not None else None
+        return ("", "") if revision is None else (revision.commit, revision.ref)
+
+    def due_in(self) -> int:
+        """Time (ns) until the next poll."""
+        return 0 if self._hurried else max(0, int((self._due - self.steady()) * SECOND))
+
+    def news(self) -> tuple[str, ...]:
+        """What happened since the last call, for the operator."""
+        events, self.events = tuple(self.events), []
+        return events
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def read(self) -> Sources:
+        """The files now, and local documents. Never raises: see `Sources.problems`."""
+        with self._lock:
+            local = None if self.instance_file is None else read_local(self.instance_file, self.directory)
+            if self._local is None or local is None or local.revision != self._local.revision:
+                settings = None if local is None else declared_source(local)
+                if settings != self._settings:
+                    self._settings, self._due = settings, 0.0
+            self._local = local
+            if self._read is None or self._hurried or self.steady() >= self._due:
+                self._hurried = False
+                self._read = self._poll()
+            return Sources(self._read.tree, local)
+
+    def _poll(self) -> Read:
+        """Ask the remote, and read what is new. A failure is an answer with a problem."""
+        interval = self._interval()
+        before = self._read
+        try:
+            with self.mirror() as mirror:
+                read = self._newest(mirror)
+                if mirror.rebuilt:
+                    self.events.append(f"the mirror of {self.url.remote} was made again: {mirror.rebuilt}")
+        except (GitError, ProviderError) as error:
+            self.problem = error if isinstance(error, GitError) else Refused(str(error))
+            self._failures += 1
+            retry = min(FIRST_RETRY * 2 ** min(self._failures - 1, 16), interval)
+            asked = min(float(self.problem.wait), LONGEST)
+            self._due = self.steady() + max(retry, asked)
+            if before is not None and before.revision is None and before.tree.problems == (self._why(self.problem),):
+                return before
+            return Read(self._failed(self.problem), None)
+        self.problem, self._failures = None, 0
+        self._due = self.steady() + interval
+        return read
+
+    def _interval(self) -> float:
+        """Seconds until the next poll, with the jitter of this host and source."""
+        source = self._settings
+        interval = max(FLOOR, int(source.interval) / SECOND if source is not None else INTERVAL)
+        name = f"{os.uname().nodename}\n{self.base}\n{self.url}"
+        part = int.from_bytes(sha256(name.encode()).digest()[:4]) / 2**32
+        return interval * (1 + JITTER * part)
+
+    def mirror(self) -> Mirror:
+        """Our mirror of the remote, with what local documents say about it."""
+        source = self._settings
+        if (
+            source is None or source.parsed.remote != self.url.remote
+        ):  # a credential goes only where the operator sends it
+            return Mirror(self.directory, self.url.remote, Access(), TIMEOUT)
+        return Mirror(self.directory, self.url.remote, access_of(source), int(source.timeout) / SECOND)
+
+    def _newest(self, mirror: Mirror) -> Read:
+        """The newest commit, read. Raises GitError, ProviderError."""
+        head = mirror.head(self.url.ref)
+        before = self._read
+        if before is not None and before.revision is not None and head == self.head:
+            return before
+        if head == self.head and before is not None and isinstance(self.problem, Unusable):
+            raise self.problem  # the same commit as before, and what is wrong with it is in it
+        mirror.fetch(head, self.url.path)
+        self.head = head
+        self._follows(mirror, head.commit)
+        for check in self.checks:
+            check(mirror, head, self._settings)
+        found = listing(mirror, head.commit, self.url.path)
+        revision = Revision(head.commit, head.ref, found.tree)
+        self._listing = found
+        if before is not None and before.revision is not None and before.revision.tree == found.tree:
+            return Read(before.tree, revision)
+        asked = wanted(found)
+        trees = Trees(mirror.directory)
+        place, too_large = trees.make(mirror, found, asked.names)
+        tree = read_tree(place, self.url.identity)
+        problems = tuple(sorted({*tree.problems, *asked.problems, *too_large}))
+        trees.prune(found.tree)
+        return Read(replace(tree, problems=problems, provide=self._provider(found)), revision)
+
+    def _follows(self, mirror: Mirror, commit: str) -> None:
+        """Report a history that does not contain the commit in force; refuse it where local documents say so. Raises Refused."""
+        old = self._in_force
+        if not old or old == commit or len(old) != len(commit):
+            return
+        follows = mirror.is_ancestor(old, commit)
+        if follows:
+            return
+        what = (
+            "the history was rewritten (a force-push)"
+            if follows is False
+            else "more commits are new than were searched"
+        )
+        message = f"commit {commit} does not follow commit {old}, which is in force: {what}"
+        if self._settings is not None and self._settings.require_fast_forward:
+            hint = "push a commit that follows it, or remove requireFastForward from spec.source of the local Instance"
+            raise Unusable(message, hint)
+        self.events.append(message)
+
+    def _provider(self, found: Listing) -> Callable[[str], str]:
+        """What makes files that manifests of this revision name readable."""
+
+        def provide(path: str) -> str:
+            try:
+                with self.mirror() as mirror:
+                    return Trees(mirror.directory).add(mirror, found, path)
+            except (GitError, ProviderError) as error:
+                return str(error)
+
+        return provide
+
+    # --- in force ----------------------------------------------------------------------------------------------------
+
+    def root(self, owner: Path) -> str:
+        """The path by which the instance with this state directory reaches the files of the commit in force; the same for all commits."""
+        return str(Trees(self.directory).link(str(owner.absolute())))
+
+    def adopted(self, owner: Path) -> None:
+        """The last answer of `read` is in force for the instance with this state directory. Raises OSError."""
+        revision = self._read.revision if self._read is not None else None
+        if revision is not None:
+            self._in_force = revision.commit
+            Trees(self.directory).put_in_force(revision.tree, str(owner.absolute()))
+
+    # --- problems ----------------------------------------------------------------------------------------------------
+
+    def _why(self, error: GitError) -> Problem:
+        return Problem(str(self.url), 0, 0, Code.SOURCE_UNREADABLE, "", error.cause, error.hint)
+
+    def _failed(self, error: GitError) -> SourceTree:
+        root = str(self.directory / "trees")
+        return SourceTree(self.url.identity, root, digest(()), False, True, (), (self._why(error),))
+
+
+def access_of(source: Source) -> Access:
+    """The credentials of a source. They are read when git needs them, and masked in all output from then on."""
+    key_file = source.ssh_key.file if source.ssh_key is not None and source.ssh_key.file else ""
+
+    def reading(env: str | None, file: str | None, what: str) -> Callable[[], str]:
+        def resolve() -> str:
+            text = SecretRef(env=env, file=file).resolve(what).reveal()
+            SECRETS.add(text)
+            return text
+
+        return resolve
+
+    token, key = source.token, source.ssh_key
+    return Access(
+        username=source.username,
+        token=None if token is None else reading(token.env, token.file, "token of the source"),
+        key=None if key is None or key_file else reading(key.env, key.file, "ssh key of the source"),
+        key_file=key_file,
+        known_hosts=source.known_hosts or "",
+        ca_file=source.ca_file or "",
+    )
+
+
+__all__ = ["GitReader", "NotThere", "Read", "Revision", "access_of"]
