@@ -21,6 +21,7 @@ from manifests.resolve.resolver import Resolved, any_field, resolve
 from manifests.source.directory import SourceFile, SourceTree, read_tree, with_contents
 from manifests.source.local import LocalDocuments, read_local
 from manifests.values.desired import Desired
+from manifests.values.pod import RELATIVE_WORKING_DIR
 from manifests.yaml.read import Document, internal_problem, read_file
 
 StrPath = str | os.PathLike[str]
@@ -126,7 +127,10 @@ def resolve_sources(
             raise
         except Exception as error:  # manifests that break the resolver must not end a daemon
             raise ManifestErrors([*problems, internal_problem(Where(".", 0, 0), error)]) from error
-        outside = [*_unprovided(sources.tree, resolved.desired), *_links_out_of_the_tree(resolved.desired)]
+        outside = [
+            *_unprovided(sources.tree, resolved.desired, template_support),
+            *_links_out_of_the_tree(resolved.desired),
+        ]
     if outside:
         raise ManifestErrors([*outside, *resolved.warnings])
     return resolved
@@ -160,12 +164,20 @@ def _documents(files: tuple[SourceFile, ...], problems: list[Problem]) -> list[D
     return documents
 
 
-def _unprovided(tree: SourceTree, value: Desired) -> list[Problem]:
-    """Make the files that manifests name readable below the root of the tree; a problem for each that cannot be."""
+def _unprovided(tree: SourceTree, value: Desired, support: TemplateSupport) -> list[Problem]:
+    """Make the files that manifests name readable below the root of the tree; a problem for each that cannot be.
+
+    A process of this host that names no directory works in the root itself, so it gets all files of the set.
+    """
+    on_host = {
+        provider.name
+        for provider in value.providers
+        if (known := support(provider.type)) is not None and RELATIVE_WORKING_DIR in known[0]
+    }
     named: dict[str, Where] = {}
     for workload in value.workloads:
         container = workload.template.container
-        if container.working_dir and not os.path.isabs(container.working_dir):
+        if not on_host.isdisjoint(workload.nodes) and not os.path.isabs(container.working_dir):
             named.setdefault(os.path.normpath(container.working_dir), workload.where)
         for probe in (container.startup, container.liveness, container.readiness):
             if probe is not None and probe.tls is not None and probe.tls.ca_file:

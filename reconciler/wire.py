@@ -447,12 +447,17 @@ def _ledger_for_plan(state: Path, host: SystemClock) -> tuple[ReadOnlyMemory, In
 
 
 class MadePlan(NamedTuple):
-    """A plan, the decision that it starts from and its instant, and the view of the running process that it used, if any."""
+    """A plan, the decision that it starts from and its instant, and the view of the running process that it used, if any.
+
+    `commit`, `ref`: of the git source that the manifests were read from, and the full name of the ref; else empty.
+    """
 
     plan: Plan
     decision: Decision
     now: Now
     view: DaemonView | None
+    commit: str = ""
+    ref: str = ""
 
 
 async def make_plan(
@@ -515,4 +520,5 @@ async def make_plan(
         plan = forecast(desired, observed, now)
         if view is not None:
             plan = replace(plan, holds=(*plan.holds, *view.only_there(decision, desired.revision)))
-        return MadePlan(plan, decision, now, view)
+        commit, ref = location.reader.seen if location.reader is not None and stored is None else ("", "")
+        return MadePlan(plan, decision, now, view, commit, ref)

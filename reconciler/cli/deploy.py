@@ -13,6 +13,7 @@ import click
 from pydantic_core import PydanticCustomError
 
 from manifests.problems import ManifestErrors
+from manifests.source.git_url import GitUrl
 from manifests.source.identity import identity_of
 from manifests.types.durations import Duration
 from manifests.types.moments import parse_moment
@@ -25,6 +26,7 @@ from manifests.yaml.text import Refused
 from providers.errors import ProviderError
 from providers.lib import files
 from reconciler import tree
+from reconciler.cli.given import GivenType
 from reconciler.cli.objects import Known, of_desired, unknown_object
 from reconciler.cli.options import DurationType, Options, common_options, instance_option, usage_error
 from reconciler.cli.render.times import short
@@ -74,7 +76,7 @@ Examples:
 """,
 )
 @click.argument("key")
-@click.argument("path", type=click.Path(path_type=Path), default=Path())
+@click.argument("path", type=GivenType(), default=Path())
 @click.option("--image", required=True, metavar="REF", help="The image, with a tag or a digest.")
 @click.option("--container", default="", metavar="NAME", help="The container; required when there are several.")
 @click.option(
@@ -90,10 +92,20 @@ Examples:
 @instance_option
 @common_options
 def deploy(  # one parameter per argument and option of the command line
-    key: str, path: Path, image: str, container: str, activate_at: str, activate_in: int | None, now: bool, **raw: Any
+    key: str,
+    path: Path | GitUrl,
+    image: str,
+    container: str,
+    activate_at: str,
+    activate_in: int | None,
+    now: bool,
+    **raw: Any,
 ) -> Exit:
     """Write an image into the manifest of KEY (workload/web) below PATH."""
     options, key = Options.of(raw), key.lower()
+    if not isinstance(path, Path):
+        hint = "give the directory of a checkout, then commit and push the change"
+        raise usage_error("deploy writes a file, and PATH is the address of a git source", hint)
     when = _when(activate_at, activate_in, now)
     try:
         parse_image(image)

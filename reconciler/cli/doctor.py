@@ -9,7 +9,8 @@ from reconciler.cli.options import Options, common_options, instance_option, sta
 from reconciler.exits import Exit
 
 if TYPE_CHECKING:
-    from reconciler.tree import Given
+    from reconciler.git.doctor import SourceFinding
+    from reconciler.tree import Given, Location
 
 
 @click.command(
@@ -42,7 +43,8 @@ def doctor(path: "Given | None", instance_id: str, **raw: Any) -> Exit:
 
     place, stored = chosen(path, options, instance_id)
     findings = asyncio.run(wire.examine(place, stored))
-    well = all(finding.reached and not finding.missing for finding in findings)
+    source = _source(place) if stored is None else None
+    well = all(finding.reached and not finding.missing for finding in (*findings, *([source] if source else ())))
     code = Exit.OK if well else Exit.UNFINISHED
     view = options.view
     if view.json:
@@ -58,8 +60,13 @@ def doctor(path: "Given | None", instance_id: str, **raw: Any) -> Exit:
             }
             for finding in findings
         ]
-        view.document({"exit_code": int(code), "well": well, "providers": providers})
+        checked = None if source is None else {**_fields(source), "address": str(place.path)}
+        document = {"exit_code": int(code), "well": well, "providers": providers}
+        view.document({**document, **({"source": checked} if checked else {})})
         return code
+    if source is not None:
+        mark = view.paint.good("ok") if source.reached and not source.missing else view.paint.bad("not ready")
+        view.out(f"{mark}: source {place.path}: {source.summary}", *(f"    {line}" for line in source.missing))
     for finding in findings:
         mark = view.paint.good("ok") if finding.reached and not finding.missing else view.paint.bad("not ready")
         view.out(f"{mark}: {finding.role.value} provider '{finding.provider}' (type {finding.type}): {finding.summary}")
@@ -71,5 +78,20 @@ def doctor(path: "Given | None", instance_id: str, **raw: Any) -> Exit:
             view.out(f"    {view.paint.warn('warning:')} {line}")
     count = sum(1 for finding in findings if not finding.reached or finding.missing)
     verdict = "all providers are ready" if well else f"{count} of {len(findings)} providers are not ready"
+    if not well and not count:
+        verdict = "the source is not ready"
     view.out(f"result: {verdict} (exit {int(code)})")
     return code
+
+
+def _source(place: "Location") -> "SourceFinding | None":
+    """The result for the git source of the manifests; None for a directory."""
+    if place.reader is None:
+        return None
+    from reconciler.git.doctor import examine  # noqa: PLC0415  (only for git sources)
+
+    return examine(place.reader)
+
+
+def _fields(source: "SourceFinding") -> dict[str, Any]:
+    return {"reached": source.reached, "summary": source.summary, "missing": list(source.missing)}

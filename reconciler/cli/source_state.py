@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from manifests.load import Sources
-from manifests.problems import Code, ManifestErrors, Problem
+from manifests.problems import OF_SOURCE, Code, ManifestErrors, Problem
 from reconciler.core.model.source_problem import named
 from reconciler.shell.store import source_record
-from reconciler.shell.store.source_record import InForce
+from reconciler.shell.store.source_record import InForce, SeenCommit
 
 if TYPE_CHECKING:
     from reconciler.tree import Location
@@ -22,8 +22,8 @@ PROBLEMS = 20
 """How many problems of an invalid revision are in the JSON document."""
 
 
-_NOTHING_THERE = frozenset({Code.EMPTY_TREE.value, Code.PATH_NOT_FOUND.value})
-"""Problems of a source that has no manifests, and so no revision that could be invalid."""
+_NOTHING_THERE = frozenset({Code.EMPTY_TREE.value, Code.PATH_NOT_FOUND.value, *(code.value for code in OF_SOURCE)})
+"""Problems of a source that has no manifests or cannot be read, and so no revision that could be invalid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +48,19 @@ class AttemptedState:
 
 @dataclass(frozen=True, slots=True)
 class SourceState:
-    """The revision in force (None when none is known), and the attempted one where it differs."""
+    """The revision in force (None when none is known), the attempted one where it differs, and the newest commit of a git source."""
 
     in_force: InForce | None
     attempted: AttemptedState | None
+    seen: SeenCommit | None = None
 
     def line(self, now: int) -> str:
-        """The first line of a command's text; empty when the revision at the source is in force, or none was attempted."""
+        """The first line of a command's text; empty when the revision at a directory is in force, or none was attempted."""
         from reconciler.cli.render.times import short  # noqa: PLC0415  (only with something to say)
 
         attempted = self.attempted
         if attempted is None:
-            return ""
+            return self._line_of_commit()
         name = f"revision {named(attempted.revision, attempted.commit)}"
         since = "" if attempted.since_wall is None else f" for {short(now - attempted.since_wall)}"
         kept = "no revision is in force"
@@ -74,12 +75,26 @@ class SourceState:
         more = f" and {attempted.count - 1} more" if attempted.count > 1 else ""
         return f"manifests: {_where(attempted.problems[0])}{more}; {name} is invalid{since}; {kept}"
 
+    def _line_of_commit(self) -> str:
+        """The commit in force of a git source, and the newest one where that changes nothing."""
+        seen, in_force = self.seen, self.in_force
+        if seen is None or in_force is None:
+            return ""
+        of = f" of {seen.ref}" if seen.ref else ""
+        if seen.commit == in_force.commit:
+            return f"manifests: commit {seen.commit[:12]}{of} is in force"
+        newer = f"the newest commit{of}, {seen.commit[:12]}, changes nothing in them"
+        return f"manifests: commit {in_force.commit[:12]} is in force; {newer}"
+
     def document(self) -> dict[str, Any]:
         """The field `manifests` of a JSON document."""
         from reconciler.shell.clock import utc  # noqa: PLC0415
 
-        in_force, attempted = self.in_force, self.attempted
+        in_force, attempted, seen = self.in_force, self.attempted, self.seen
         return {
+            "seen": None
+            if seen is None
+            else {"commit": seen.commit, "ref": seen.ref or None, "since": utc(seen.since_wall).isoformat()},
             "in_force": None
             if in_force is None
             else {
@@ -111,19 +126,19 @@ def source_state(state_dir: Path, seen: Seen | None) -> SourceState:
     record = source_record.load(state_dir)
     in_force = record.in_force if record is not None else None
     kept = record.attempted if record is not None else None
+    newest = record.seen if record is not None else None
     places = record.places if record is not None else ()
     # Runs with local documents see other manifests than a command without them, so what such a run has seen is what counts.
     other_files = seen is not None and seen.sources.local is None and bool(places)
     other_files = other_files and all(place.instance_file for place in places)
     if seen is None or (other_files and seen.error is not None):
         if kept is None:
-            return SourceState(in_force, None)
-        return SourceState(
-            in_force, AttemptedState(kept.revision, kept.commit, kept.since_wall, kept.count, kept.problems)
-        )
+            return SourceState(in_force, None, newest)
+        attempted = AttemptedState(kept.revision, kept.commit, kept.since_wall, kept.count, kept.problems)
+        return SourceState(in_force, attempted, newest)
     revision = seen.sources.revision
     if seen.error is None and (in_force is None or in_force.revision == revision or other_files):
-        return SourceState(in_force, None)
+        return SourceState(in_force, None, newest)
     wrong: list[Problem] = []
     if seen.error is not None:
         wrong = [problem for problem in seen.error.problems if not problem.is_warning]
@@ -131,7 +146,7 @@ def source_state(state_dir: Path, seen: Seen | None) -> SourceState:
     commit = kept.commit if known and kept is not None else seen.location.commit()
     since = kept.since_wall if known and kept is not None else None
     shown = tuple(problem.to_dict() for problem in wrong[:PROBLEMS])
-    return SourceState(in_force, AttemptedState(revision, commit, since, len(wrong), shown))
+    return SourceState(in_force, AttemptedState(revision, commit, since, len(wrong), shown), newest)
 
 
 def _where(problem: Mapping[str, Any]) -> str:

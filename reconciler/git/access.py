@@ -117,7 +117,7 @@ def online(scheme: str, access: Access) -> Iterator[Online]:
             if access.token is not None:
                 descriptors.append(_piped(f"username={access.username}\npassword={_one_line(access.token())}\n"))
                 # Once for a question; git's other calls (store, erase) read the end of the pipe.
-                own.append(f"credential.helper=!cat <&{descriptors[0]}; :")
+                own.append(f"credential.helper=!cat /proc/self/fd/{descriptors[0]}; :")
         if scheme == "ssh":
             env["GIT_SSH_VARIANT"] = "ssh"
             env["GIT_SSH_COMMAND"] = shlex.join(_ssh(access, descriptors))

@@ -33,7 +33,17 @@ from manifests.escape import escape
 from manifests.source.git_url import COMMIT
 from providers.lib.program import OUTPUT, Missing, ProgramError, Ran, TimedOut, run
 from reconciler.git.access import ENVIRONMENT, Access, offline, online
-from reconciler.git.errors import Damaged, GitError, NotThere, Refused, Unavailable, Unusable, git_said, meaning
+from reconciler.git.errors import (
+    Damaged,
+    GitError,
+    NotThere,
+    Refused,
+    Unavailable,
+    Unusable,
+    git_said,
+    meaning,
+    retry_after,
+)
 
 TIMEOUT = 60.0
 """Seconds that one call of git over the network may take, unless the operator says otherwise."""
@@ -49,8 +59,6 @@ REFS = 4 * 1024 * 1024
 """Most bytes of a remote's answer about a ref."""
 TAGS = 100
 """The most tags at one commit that are fetched, the last ones by name."""
-FIRST_GIT = (2, 36)
-"""The oldest git that this module works with: filters by depth of trees, `safe.directory`, and no promises of refs."""
 
 _NO_FILTER = re.compile(
     r"filter .* not supported|not our ref|unadvertised object|filtering not recognized|does not support", re.I
@@ -61,6 +69,13 @@ _DAMAGE = re.compile(
     r"Some objects may not be loaded|invalid object|shallow file|fetch-pack: invalid|transport .* not allowed|Not a valid object",
     re.I,
 )
+
+_NETWORK = re.compile(
+    r"could not resolve|unable to access|connection|timed out|timeout|could not read from remote|disconnect|early EOF|RPC failed|"
+    r"remote error|hung up|upload-pack:|network|SSL|TLS|gnutls|kex_exchange|cannot run ssh",
+    re.I,
+)
+_SMART = re.compile(r"<= Recv header: content-type: *application/x-git-upload-pack-advertisement", re.I)
 
 
 class Head(NamedTuple):
@@ -177,7 +192,14 @@ class Mirror:
             command = [*how.words, "ls-remote", "--symref", "--quiet", "--", self.remote, *patterns]
             ran = self._run(command, how.env, how.fds, self.timeout, output=REFS)
         if ran.code != 0:
-            raise self._failed(ran)
+            error = self._failed(ran)
+            raise Unavailable(error.cause) if isinstance(error, Damaged) else error
+        if self._scheme == "https" and not _SMART.search(ran.err_text):
+            # git would read another page as a list of refs, in which the ref is missing.
+            raise Unavailable(
+                "the remote does not answer as a git server does",
+                "check the address of the source, and what answers there",
+            )
         return _named(ref, names, ran.out, self.remote)
 
     @property
@@ -275,9 +297,10 @@ class Mirror:
             return Refused("the commit is larger than the mirror may be", "keep large files out of the repository")
         if _DAMAGE.search(text):
             return Damaged(f"the mirror is damaged ({git_said(text)})")
-        return Unavailable(
-            f"the remote cannot be read ({git_said(text)})", "check the address, the network and the remote"
-        )
+        if self.repository.exists() and not _NETWORK.search(text):
+            return Damaged(f"the mirror cannot be used ({git_said(text)})")
+        hint = "check the address, the network and the remote"
+        return Unavailable(f"the remote cannot be read ({git_said(text)})", hint, retry_after(text))
 
     def is_ancestor(self, old: str, new: str) -> bool | None:
         """Whether a commit is in the history of a newer one; None when that is not known within HISTORY commits. Raises GitError.

@@ -31,7 +31,10 @@ def write(path: Path, monitoring: Monitoring, manifests: Path | GitUrl, code: in
     if monitoring.meter is None:
         from reconciler.metrics.meter import Meter  # noqa: PLC0415  (only where metrics are on)
 
-        monitoring.meter = Meter(lambda: None, {LABEL: monitoring.instance or str(manifests.resolve() if isinstance(manifests, Path) else manifests)})
+        monitoring.meter = Meter(
+            lambda: None,
+            {LABEL: monitoring.instance or str(manifests.resolve() if isinstance(manifests, Path) else manifests)},
+        )
     monitoring.ran(code)
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:

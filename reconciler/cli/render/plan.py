@@ -38,8 +38,9 @@ def view_lines(view: DaemonView | None, now: Now) -> list[str]:
 
 
 def plan_lines(made: MadePlan, code: Exit, paint: Paint) -> list[str]:
-    """The plan, then its result with the exit code."""
-    lines = [_colored(line, paint) for line in to_lines(made.plan)]
+    """The commit of a git source, the plan, then its result with the exit code."""
+    lines = [f"at commit {made.commit}{f' of {made.ref}' if made.ref else ''}"] if made.commit else []
+    lines += [_colored(line, paint) for line in to_lines(made.plan)]
     lines += [paint.dim(line) for line in view_lines(made.view, made.now)]
     return [*lines, f"result: {result(made.plan, made.decision)} (exit {int(code)})"]
 
@@ -62,8 +63,9 @@ def _colored(line: str, paint: Paint) -> str:
 
 def plan_json(made: MadePlan, code: Exit) -> dict[str, Any]:
     """The plan's own JSON form, with its result, the exit code, the providers that cannot be read, and whose view of health counts."""
-    plan, decision, now, view = made
+    plan, decision, now, view, commit, ref = made
     return {
+        **({"commit": commit, "ref": ref or None} if commit else {}),
         **to_json(plan, now.steady),
         "exit_code": int(code),
         "result": result(plan, decision),
