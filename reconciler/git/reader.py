@@ -8,7 +8,8 @@ manifests. A commit that changes nothing in the set gives equal files, so it lea
     reader.hurry()           the next `read` asks the remote, whatever its interval
     reader.adopted(sources)  these are in force: events, and the root by which the instance reaches their files
 
-Between fetching and reading a commit stands `checks`, the place for a policy of signatures: a check raises GitError to refuse a commit.
+Between fetching and reading a commit stands `checks`, the place for a policy of signatures: a check raises GitError to refuse a commit. It is asked
+at each poll, because the keys may have changed since the last one.
 """
 
 import os
@@ -29,7 +30,7 @@ from manifests.values.desired import SECOND
 from providers.errors import ProviderError
 from providers.lib.secrets import SecretRef
 from reconciler.git.access import Access
-from reconciler.git.errors import GitError, NotThere, Refused, Unusable
+from reconciler.git.errors import GitError, NotThere, Refused, Unusable, Unverified
 from reconciler.git.mirror import TIMEOUT, Head, Mirror
 from reconciler.git.tree import Listing, Trees, listing, wanted
 from reconciler.shell.secrets import SECRETS
@@ -45,8 +46,9 @@ JITTER = 0.1
 FIRST_RETRY = 5.0
 """Seconds until the first poll after one that failed; doubled up to the interval."""
 
-Check = Callable[[Mirror, Head, Source | None], None]
-"""Refuses a commit by raising GitError. It gets the mirror, which has the commit and its tag, and what local documents say."""
+Check = Callable[[Mirror, Head, Source | None], str]
+"""Refuses a commit by raising GitError; returns what operators should know, empty for nothing. It gets the mirror, which has the commit and
+its tag, and what local documents say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,7 @@ class GitReader:
         url: the set.
         instance_file: local documents; their Instance may say how the remote is reached.
         base: the directory that holds our mirrors; it is created when it is needed.
-        checks: called with each new commit before it is read.
+        checks: called at each poll with the commit, before it is read.
         steady: seconds of a steady clock.
 
     Attributes:
@@ -198,14 +200,14 @@ class GitReader:
         head = mirror.head(self.url.ref)
         before = self._read
         if before is not None and before.revision is not None and head == self.head:
+            self._check(mirror, head)
             return before
         if head == self.head and before is not None and isinstance(self.problem, Unusable):
             raise self.problem  # the same commit as before, and what is wrong with it is in it
         mirror.fetch(head, self.url.path)
         self.head = head
         self._follows(mirror, head.commit)
-        for check in self.checks:
-            check(mirror, head, self._settings)
+        self._check(mirror, head)
         found = listing(mirror, head.commit, self.url.path)
         revision = Revision(head.commit, head.ref, found.tree)
         self._listing = found
@@ -218,6 +220,13 @@ class GitReader:
         problems = tuple(sorted({*tree.problems, *asked.problems, *too_large}))
         trees.prune(found.tree)
         return Read(replace(tree, problems=problems, provide=self._provider(found)), revision)
+
+    def _check(self, mirror: Mirror, head: Head) -> None:
+        """Ask the checks about a commit that the mirror has. Raises GitError."""
+        for check in self.checks:
+            said = check(mirror, head, self._settings)
+            if said:
+                self.events.append(said)
 
     def _follows(self, mirror: Mirror, commit: str) -> None:
         """Report a history that does not contain the commit in force; refuse it where local documents say so. Raises Refused."""
@@ -266,7 +275,8 @@ class GitReader:
     # --- problems ----------------------------------------------------------------------------------------------------
 
     def _why(self, error: GitError) -> Problem:
-        return Problem(str(self.url), 0, 0, Code.SOURCE_UNREADABLE, "", error.cause, error.hint)
+        code = Code.SOURCE_UNVERIFIED if isinstance(error, Unverified) else Code.SOURCE_UNREADABLE
+        return Problem(str(self.url), 0, 0, code, "", error.cause, error.hint)
 
     def _failed(self, error: GitError) -> SourceTree:
         root = str(self.directory / "trees")

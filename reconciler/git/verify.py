@@ -1,8 +1,7 @@
 """Decides whether a commit of the source has the signature that local documents ask for. Called by `reader.py` at each poll.
 
-    signatures = Signatures(directory)
-    verdict = signatures.judge(mirror, policy, head, now)
-    verdict.accepted, verdict.message
+    check = SignatureCheck(instance_file)
+    check(mirror, head, source)              raises Unverified, or says whose signature the commit has
 
 git is the judge: `git verify-commit` and `git verify-tag` must succeed with nothing but the keys of the policy (`trusted.py`). Then the
 key that made the signature must be one of them. What git prints gives only the reason of a refusal. A signature says who made a
@@ -13,15 +12,19 @@ moves back (`requireFastForward`).
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 
 from manifests.escape import escape
+from manifests.kinds.source import Source
+from manifests.values.desired import SECOND
 from manifests.values.verify import SignaturePolicy, VerifyMode
 from providers.lib.program import Ran
 from reconciler.git.errors import Unverified
 from reconciler.git.mirror import Head, Mirror
 from reconciler.git.signature import SHOWN, Kind, Signed, read_commit, read_tag
 from reconciler.git.trusted import Key, Trusted, UnusableKeys, read_trusted, remove_all
+from reconciler.shell.clock import BlockingClock
 
 TAGS = 10
 """The most tags at a commit that are tried, newest first."""
@@ -70,14 +73,14 @@ class Verdict:
 
 
 class Signatures:
-    """The check of one source. It remembers its last verdict, so that a poll without news costs only a look at the files of keys.
+    """Judges commits. It remembers its last verdict, so that a poll without news costs only a look at the files of keys.
 
     Args:
-        directory: below the mirror's, for what git gets of the keys.
+        name: of the directory, in that of the mirror, for what git gets of the keys: other local documents need another one.
     """
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
+    def __init__(self, name: str) -> None:
+        self._name = name
         self._last: tuple[tuple[SignaturePolicy, str, Head], Verdict] | None = None
 
     def judge(self, mirror: Mirror, policy: SignaturePolicy, head: Head, now: int) -> Verdict | None:
@@ -89,33 +92,53 @@ class Signatures:
         Raises:
             GitError: the mirror is damaged, or the remote cannot be asked for tags. Nothing is known then.
         """
+        directory = mirror.directory / self._name
         if not policy.wanted:
-            remove_all(self._directory)
+            remove_all(directory)
             self._last = None
             return None
         try:
-            trusted = read_trusted(policy, self._directory, now)
+            trusted = read_trusted(policy, directory, now)
         except UnusableKeys as error:
             self._last = None
             author, signer = _shown(read_commit(mirror.object(head.commit).data), None)
             cause = f"no signature can be checked: {error.cause}"
             return Verdict(False, head.commit, author, signer, policy.mode, "", cause, error.hint)
         asked = (policy, trusted.state, head)
-        if (
-            self._last is not None
-            and self._last[0] == asked
-            and (self._last[1].accepted or policy.mode is VerifyMode.HEAD)
-        ):
-            return self._last[1]
+        if self._last is not None and self._last[0] == asked:
+            known = self._last[1]
+            if known.accepted or policy.mode is VerifyMode.HEAD:  # else another tag may be there now
+                return known
         verdict = _Check(mirror, policy.mode, head, trusted, now).verdict()
         self._last = asked, verdict
         return verdict
 
 
-def require(verdict: Verdict | None) -> None:
-    """Raise Unverified when a signature is needed and the verdict refuses it."""
-    if verdict is not None and not verdict.accepted:
-        raise Unverified(verdict.message, verdict.hint)
+class SignatureCheck:
+    """The check of a reader: refuses each commit without the signature that the source of local documents asks for.
+
+    Args:
+        instance_file: the local documents.
+        clock: gives the wall-clock time.
+    """
+
+    def __init__(self, instance_file: Path | None, clock: BlockingClock) -> None:
+        name = "" if instance_file is None else str(instance_file.absolute())
+        self._signatures = Signatures(f"keys-{sha256(name.encode()).hexdigest()[:16]}")
+        self._clock = clock
+        self._said = ""
+
+    def __call__(self, mirror: Mirror, head: Head, source: Source | None) -> str:
+        """What to report about an accepted commit, once. Raises GitError: Unverified, or nothing is known."""
+        policy = SignaturePolicy() if source is None or source.verify is None else source.verify.policy()
+        verdict = self._signatures.judge(mirror, policy, head, self._clock.now().wall // SECOND)
+        if verdict is None:
+            return ""
+        if not verdict.accepted:
+            self._said = ""
+            raise Unverified(verdict.message, verdict.hint)
+        said, self._said = self._said, verdict.message
+        return "" if said == verdict.message else verdict.message
 
 
 class _Check:

@@ -122,6 +122,13 @@ class SignedWorld:
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout + done.stderr
 
+    def status(self) -> str:
+        """What `status` prints, whatever its exit code is: a daemon may be on its way."""
+        words = [sys.executable, "-m", "reconciler", "status", "--instance-id", self.id]
+        return subprocess.run(
+            words, cwd=ROOT, env=self.env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE, check=False
+        ).stdout
+
     def watch(self, *, listens: bool = True) -> subprocess.Popen[str]:
         """Start a daemon, and wait until it answers, to webhooks too."""
         with (self.base / "watch.log").open("a") as log:

@@ -32,9 +32,9 @@ def test_an_unsigned_commit_keeps_the_last_good_one_and_says_why(world: SignedWo
     status, answer = world.deliver()
     assert status == 202
     said = f"commit {bad[:12]} by {ALICE} (unsigned) is refused by source.verify.mode: head"
-    until(lambda: said in world.run("status", "--instance-id", world.id, code=7))
+    until(lambda: said in world.status())
     assert said in world.run("explain", "source/manifests", "--instance-id", world.id)
-    assert good[:12] in world.run("status", "--instance-id", world.id, code=7)
+    assert good[:12] in world.status()
     events = world.events()
     assert any(said in event["message"] for event in events if event["kind"] == "held")
     assert any(answer["request"] in event["message"] for event in events if event["kind"] == "webhook")
@@ -44,12 +44,12 @@ def test_an_unsigned_commit_keeps_the_last_good_one_and_says_why(world: SignedWo
     daemon.terminate()
     daemon.wait()
     world.watch()  # the last good one is in force after a restart too
-    assert said in world.run("status", "--instance-id", world.id, code=7)
+    assert said in world.status()
     assert world.numbers() == ["1"]
 
     world.commit(3, world.mallory)
     world.deliver()
-    until(lambda: world.mallory.fingerprint in world.run("status", "--instance-id", world.id, code=7))
+    until(lambda: world.mallory.fingerprint in world.status())
     world.trust(world.alice, world.mallory)
     world.deliver()
     until(lambda: world.numbers() == ["3"])
@@ -79,8 +79,8 @@ def test_an_older_signed_commit_is_held_as_a_rewritten_history(tmp_path: Path) -
         until(lambda: world.numbers() == ["2"])
         world.repository.git("push", "-q", "--force", "origin", f"{old}:refs/heads/main")
         world.deliver()
-        until(lambda: "force-push" in world.run("status", "--instance-id", world.id, code=7))
-        status = world.run("status", "--instance-id", world.id, code=7)
+        until(lambda: "force-push" in world.status())
+        status = world.status()
         assert old[:12] in status
         assert new[:12] in status
         assert world.numbers() == ["2"]

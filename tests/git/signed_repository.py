@@ -81,7 +81,7 @@ class SignedRepository:
         run("git", "init", "-q", "-b", "main", str(self.work), cwd=place)
         self.git("remote", "add", "origin", str(self.bare))
         self.mirror = Mirror(place / "mirror", f"file://{self.bare}")
-        self.signatures = Signatures(place / "mirror" / "keys")
+        self.signatures = Signatures("keys")
         self.keys = place / "keys"
         self.keys.mkdir(mode=0o700)
 
