@@ -126,7 +126,14 @@ class SignedWorld:
         """What `status` prints, whatever its exit code is: a daemon may be on its way."""
         words = [sys.executable, "-m", "reconciler", "status", "--instance-id", self.id]
         return subprocess.run(
-            words, cwd=ROOT, env=self.env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE, check=False
+            words,
+            cwd=ROOT,
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
         ).stdout
 
     def watch(self, *, listens: bool = True) -> subprocess.Popen[str]:

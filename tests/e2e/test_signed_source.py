@@ -47,12 +47,24 @@ def test_an_unsigned_commit_keeps_the_last_good_one_and_says_why(world: SignedWo
     assert said in world.status()
     assert world.numbers() == ["1"]
 
-    world.commit(3, world.mallory)
+
+def test_changed_keys_count_at_the_next_poll_for_what_is_in_force_too(world: SignedWorld) -> None:
+    world.commit(1, world.alice)
+    world.watch()
+    until(lambda: world.numbers() == ["1"])
+    second = world.commit(2, world.mallory)
     world.deliver()
     until(lambda: world.mallory.fingerprint in world.status())
+    assert world.numbers() == ["1"]
     world.trust(world.alice, world.mallory)
     world.deliver()
-    until(lambda: world.numbers() == ["3"])
+    until(lambda: world.numbers() == ["2"])
+    signed = f"commit {second[:12]} by {ALICE} (SSH key {world.mallory.fingerprint} of mallory@example.com) has the signature"
+    assert any(signed in event["message"] for event in world.events())
+    world.trust(world.alice)
+    world.deliver()
+    until(lambda: "SourceUnverified" in world.status())
+    assert world.numbers() == ["2"]
 
 
 def test_a_single_run_without_a_verified_commit_does_nothing(world: SignedWorld) -> None:
