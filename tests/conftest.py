@@ -20,6 +20,7 @@ PACKAGES = {
     "named": "bind9",
     "nginx": "nginx-light",
     "nsupdate": "dnsutils",
+    "sshd": "openssh-server",
     "setpriv": "util-linux",
     "ssh-keygen": "openssh-client",
     "pdns_server": "pdns-server pdns-backend-sqlite3",

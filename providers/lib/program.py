@@ -238,3 +238,38 @@ def _end_group(pid: int) -> None:
 def _kill_group(pid: int) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
+
+
+def end_orphans(descriptor: int, program: str) -> None:
+    """Kill programs that inherited an open file from a `run` whose process is gone. Reads /proc once.
+
+    Args:
+        descriptor: of the file.
+        program: how the names of the processes begin, such as `git`; no other one is killed.
+    """
+    file = os.fstat(descriptor)
+    opened = {int(name) for name in os.listdir("/proc") if name.isdecimal() and _has_open(name, file)}
+    for pid in opened - {os.getpid()}:
+        try:
+            with open(f"/proc/{pid}/stat", "rb") as stat:
+                name, _, numbers = stat.read().partition(b"(")[2].rpartition(b") ")
+            parent, _, session = map(int, numbers.split()[1:4])
+        except (OSError, ValueError):  # it has ended
+            continue
+        if not name.startswith(program.encode()):
+            continue
+        leads = session == pid and parent not in opened
+        if leads or (session not in opened and not os.path.exists(f"/proc/{session}")):
+            _kill_group(session)
+
+
+def _has_open(pid: str, file: os.stat_result) -> bool:
+    try:
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            with suppress(OSError):
+                other = os.stat(f"/proc/{pid}/fd/{name}")
+                if (other.st_dev, other.st_ino) == (file.st_dev, file.st_ino):
+                    return True
+    except OSError:
+        return False
+    return False

@@ -31,7 +31,7 @@ from typing import NamedTuple, Self
 
 from manifests.escape import escape
 from manifests.source.git_url import COMMIT
-from providers.lib.program import OUTPUT, Missing, ProgramError, Ran, TimedOut, run
+from providers.lib.program import OUTPUT, Missing, ProgramError, Ran, TimedOut, end_orphans, run
 from reconciler.git.access import ENVIRONMENT, Access, offline, online
 from reconciler.git.errors import (
     Damaged,
@@ -145,12 +145,15 @@ class Mirror:
             raise Unavailable(f"{error.target}: {error.cause}", error.next_step) from error
         except OSError as error:
             raise _cannot_write(self.directory, error) from error
-        deadline = monotonic() + 2 * self.timeout
+        deadline, tries = monotonic() + 2 * self.timeout, 0
         while True:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
+                if tries % 20 == 0:
+                    end_orphans(lock, "git")  # of a reconcile that was killed
+                tries += 1
                 if monotonic() >= deadline:
                     os.close(lock)
                     cause = f"another process has been using the mirror {self.directory} for {2 * self.timeout:g}s"
@@ -540,7 +543,13 @@ class Mirror:
         fds = [*fds, self._lock] if self._lock >= 0 else fds
         try:
             return run(
-                command, timeout=timeout, env=env, stdin=stdin, output=output, file_size=PACK_BYTES, pass_fds=fds
+                command,
+                timeout=timeout,
+                env=env,
+                stdin=stdin,
+                output=output,
+                file_size=PACK_BYTES,
+                pass_fds=fds,
             )
         except Missing as error:
             raise Refused(str(error), "install git, so that it is on the PATH of reconcile") from error

@@ -8,13 +8,15 @@ manifests. A commit that changes nothing in the set gives equal files, so it lea
     reader.hurry()           the next `read` asks the remote, whatever its interval
     reader.adopted(sources)  these are in force: events, and the root by which the instance reaches their files
 
-Between fetching and reading a commit stands `checks`, the place for a policy of signatures: a check raises GitError to refuse a commit. It is asked
-at each poll, because the keys may have changed since the last one.
+Between fetching and reading a commit stands `checks`, the place for a policy of signatures. They are asked at each poll, because keys may have
+changed since the last one. A check raises Unusable to refuse a commit until the remote names another one, or local documents change; another
+GitError lets the same commit be checked again at the next poll.
 """
 
 import os
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
@@ -30,7 +32,7 @@ from manifests.values.desired import SECOND
 from providers.errors import ProviderError
 from providers.lib.secrets import SecretRef
 from reconciler.git.access import Access
-from reconciler.git.errors import GitError, NotThere, Refused, Unusable, Unverified
+from reconciler.git.errors import Damaged, GitError, Refused, Unusable, Unverified
 from reconciler.git.mirror import TIMEOUT, Head, Mirror
 from reconciler.git.tree import Listing, Trees, listing, wanted
 from reconciler.shell.secrets import SECRETS
@@ -105,7 +107,7 @@ class GitReader:
     _failures: int = 0
     _hurried: bool = False
     _in_force: str = ""
-    _listing: Listing | None = None
+    _refused: tuple[Head, Source | None, GitError] | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -200,17 +202,26 @@ class GitReader:
         head = mirror.head(self.url.ref)
         before = self._read
         if before is not None and before.revision is not None and head == self.head:
-            self._check(mirror, head)
-            return before
-        if head == self.head and before is not None and isinstance(self.problem, Unusable):
-            raise self.problem  # the same commit as before, and what is wrong with it is in it
+            with suppress(Damaged):  # then it is fetched again
+                self._check(mirror, head)
+                return before
+        if self._refused is not None and self._refused[:2] == (head, self._settings):
+            raise self._refused[2]  # what is wrong is in the commit, and it is the same one
+        try:
+            return self._of(mirror, head)
+        except Unusable as error:
+            self._refused = (head, self._settings, error)
+            raise
+
+    def _of(self, mirror: Mirror, head: Head) -> Read:
+        """What is at a commit that is not the one read before. Raises GitError, ProviderError."""
+        before = self._read
         mirror.fetch(head, self.url.path)
         self.head = head
-        self._follows(mirror, head.commit)
         self._check(mirror, head)
+        self._follows(mirror, head.commit)
         found = listing(mirror, head.commit, self.url.path)
         revision = Revision(head.commit, head.ref, found.tree)
-        self._listing = found
         if before is not None and before.revision is not None and before.revision.tree == found.tree:
             return Read(before.tree, revision)
         asked = wanted(found)
@@ -304,6 +315,3 @@ def access_of(source: Source) -> Access:
         known_hosts=source.known_hosts or "",
         ca_file=source.ca_file or "",
     )
-
-
-__all__ = ["GitReader", "NotThere", "Read", "Revision", "access_of"]

@@ -89,7 +89,9 @@ class ManifestReload:
         """Start a read if it is due. It wakes the loop when there are new manifests, or when it proves an absence."""
         if self._reading is not None:
             if now.steady >= self._began + HANGS and not self.unreadable:
-                self.unreadable = f"a read has not returned for {HANGS // SECOND}s; the file system may hang"
+                self.unreadable = (
+                    f"a read has not returned for {HANGS // SECOND}s; the file system or the remote may hang"
+                )
                 self.wake.set("the manifests cannot be read")
             return
         if self.source is None or now.steady < self._due:

@@ -207,6 +207,7 @@ class DirectorySource:
             self._refuse(sources, error)
         else:
             self._adopt()
+        self._keep_seen()
 
     def same(self) -> bool:
         """Whether the last read was complete and equal to the manifests in force."""
@@ -236,11 +237,7 @@ class DirectorySource:
     def reread(self) -> tuple[Desired | None, tuple[str, ...]]:
         """Read again: the new manifests when they changed, settled and are valid, and messages for the operator."""
         desired, messages = self._reread()
-        if self._remote is not None:
-            remote, _ = self._remote
-            commit, ref = remote.seen
-            if commit:
-                self._report(self._keeper.seen(commit, ref) or self._message)
+        self._keep_seen()
         if self._keeper.unsaved:
             self._report(self._keeper.flush())
         if self._message == self._reported:
@@ -279,6 +276,12 @@ class DirectorySource:
         self._report(self._keeper.in_force(settled))
         self._adopt()
         return desired, (f"the manifests changed; revision {self._named()} is in force",)
+
+    def _keep_seen(self) -> None:
+        """Keep which commit of a git source is the newest, also where it changes nothing."""
+        commit, ref = ("", "") if self._remote is None else self._remote[0].seen
+        if commit:
+            self._report(self._keeper.seen(commit, ref) or self._message)
 
     def _adopt(self) -> None:
         """Let the instance reach the files of the commit that was read last: what is in force is equal to it."""

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -308,3 +309,27 @@ def test_a_head_that_is_known_costs_little(tmp_path: Path, upstream: Upstream) -
         assert mirror.head("main") == head == Head("refs/heads/main", head.commit)
         mirror.fetch(head, "deploy/prod")
         assert before == {path: path.stat().st_mtime_ns for path in mirror.directory.rglob("*")}
+
+
+def test_a_git_that_outlived_its_reconcile_is_ended(tmp_path: Path) -> None:
+    """A process is killed while its git waits for a remote that never answers; the next one does not wait for that git."""
+
+    def hang(_: Answers) -> bool:
+        time.sleep(20)
+        return False
+
+    with served(tmp_path, instead=hang) as server:
+        program = (
+            "import sys; from pathlib import Path; from reconciler.git.mirror import Mirror; from reconciler.git.access import Access\n"
+            "with Mirror(Path(sys.argv[1]), sys.argv[2], Access(ca_file=sys.argv[3]), timeout=60) as mirror: mirror.head('main')"
+        )
+        words = [str(tmp_path / "mirror"), server.url.removeprefix("git+"), str(CERTIFICATE)]
+        with subprocess.Popen([sys.executable, "-c", program, *words]) as process:
+            end = time.monotonic() + 30
+            while not server.seen:
+                assert time.monotonic() < end
+                time.sleep(0.05)
+            process.kill()
+        begun = time.monotonic()
+        with over_https(server.url, tmp_path, timeout=60):
+            assert time.monotonic() - begun < 10
