@@ -1,6 +1,7 @@
 """The reader of a source with a policy of signatures: which commits it reads while keys, commits and local documents change."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -118,3 +119,27 @@ def test_a_source_without_a_policy_makes_no_directory_of_keys(host):
     host.commit(1, signed=True)
     assert host.read() == ("# 1\n", [])
     assert not list(host.reader.directory.glob("keys-*"))
+
+
+def test_a_mirror_that_is_gone_is_made_again_for_the_check(host):
+    host.commit(1, signed=True)
+    assert host.read() == ("# 1\n", [])
+    shutil.rmtree(host.reader.directory)
+    assert host.read() == ("# 1\n", [])
+
+
+def test_an_unsigned_rewritten_history_is_reported_once_by_its_signature(host):
+    first = host.commit(1, signed=True)
+    host.commit(2, signed=True)
+    assert host.read() == ("# 2\n", [])
+    host.reader.start_from(host.reader.commit())
+    host.reader.news()
+    host.repository.git("reset", "-q", "--hard", first)
+    host.commit(3, signed=False)
+    assert host.read() == REFUSED
+    assert host.read() == REFUSED
+    assert host.reader.news() == ()
+    host.repository.git("reset", "-q", "--hard", first)
+    host.commit(4, signed=True)
+    assert host.read() == ("# 4\n", [])
+    assert len([said for said in host.reader.news() if "force-push" in said]) == 1
