@@ -91,7 +91,7 @@ def claimed(header: Header, only: str = "") -> Claimed | None:
             return None
         ids, events = _values(header, names.delivery), _values(header, names.event)
         id_ = ids[0] if ids and ID.fullmatch(ids[0]) else ""
-        return Claimed(provider, signatures[0].strip(), id_, events[0].strip() if events else "")
+        return Claimed(provider, signatures[0], id_, events[0] if events else "")
     return None
 
 
