@@ -103,8 +103,12 @@ class Online:
 
 
 @contextmanager
-def online(scheme: str, access: Access) -> Iterator[Online]:
-    """What a command needs to reach a remote of this scheme. Raises Refused, ProviderError."""
+def online(scheme: str, access: Access, empty: str | os.PathLike[str]) -> Iterator[Online]:
+    """What a command needs to reach a remote of this scheme. Raises Refused, ProviderError.
+
+    `empty` is a directory without certificates: libcurl trusts those in its own directory beside those of `ca_file` else, and reads
+    all of them for each call.
+    """
     own = [f"protocol.{scheme}.allow=always"]
     env = dict(ENVIRONMENT)
     descriptors: list[int] = []
@@ -113,7 +117,7 @@ def online(scheme: str, access: Access) -> Iterator[Online]:
             env |= {name: os.environ[name] for name in _PROXY if name in os.environ}
             env |= {"GIT_TRACE_CURL": "1", "GIT_TRACE_CURL_NO_DATA": "1", "GIT_TRACE_REDACT": "1"}
             if access.ca_file:
-                own.append(f"http.sslCAInfo={access.ca_file}")
+                own += [f"http.sslCAInfo={access.ca_file}", f"http.sslCAPath={os.fspath(empty)}"]
             if access.token is not None:
                 descriptors.append(_piped(f"username={access.username}\npassword={_one_line(access.token())}\n"))
                 # Once for a question; git's other calls (store, erase) read the end of the pipe.

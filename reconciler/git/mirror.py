@@ -20,6 +20,7 @@ import fcntl
 import os
 import re
 import shutil
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -116,6 +117,7 @@ class Mirror:
         remote: the address for git, without credentials.
         access: the credentials.
         timeout: seconds of a call over the network.
+        stop: ends a call that waits for the remote, when it is set.
         rebuilt: why the repository was made again in this use; empty when it was not.
     """
 
@@ -123,6 +125,7 @@ class Mirror:
     remote: str
     access: Access = field(default_factory=Access)
     timeout: float = TIMEOUT
+    stop: threading.Event | None = None
     rebuilt: str = ""
     _lock: int = -1
     _present: frozenset[str] | None = None
@@ -154,7 +157,7 @@ class Mirror:
                 if tries % 20 == 0:
                     end_orphans(lock, "git")  # of a reconcile that was killed
                 tries += 1
-                if monotonic() >= deadline:
+                if monotonic() >= deadline or (self.stop is not None and self.stop.is_set()):
                     os.close(lock)
                     cause = f"another process has been using the mirror {self.directory} for {2 * self.timeout:g}s"
                     raise Unavailable(cause, "wait for it, or end it: fuser -v on its file 'lock' shows it") from None
@@ -191,7 +194,7 @@ class Mirror:
         names = _candidates(ref)
         # `^{}` asks for the commit that an annotated tag names.
         patterns = [pattern for name in names for pattern in (name, f"{name}^{{}}")]
-        with online(self._scheme, self.access) as how:
+        with online(self._scheme, self.access, self._empty()) as how:
             command = [*how.words, "ls-remote", "--symref", "--quiet", "--", self.remote, *patterns]
             ran = self._run(command, how.env, how.fds, self.timeout, output=REFS)
         if ran.code != 0:
@@ -204,6 +207,14 @@ class Mirror:
                 "check the address of the source, and what answers there",
             )
         return _named(ref, names, ran.out, self.remote)
+
+    def _empty(self) -> Path:
+        """A directory of ours that has no file. Raises Unavailable."""
+        try:
+            (self.directory / "empty").mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise _cannot_write(self.directory, error) from error
+        return self.directory / "empty"
 
     @property
     def _scheme(self) -> str:
@@ -267,7 +278,7 @@ class Mirror:
 
     def _get(self, oids: Sequence[str], *options: str) -> bool:
         """Fetch objects by their numbers. False when the server does not give them in this way. Raises GitError."""
-        with online(self._scheme, self.access) as how:
+        with online(self._scheme, self.access, self._empty()) as how:
             command = [
                 *how.words,
                 f"--git-dir={self.repository}",
@@ -550,6 +561,7 @@ class Mirror:
                 output=output,
                 file_size=PACK_BYTES,
                 pass_fds=fds,
+                stop=self.stop,
             )
         except Missing as error:
             raise Refused(str(error), "install git, so that it is on the PATH of reconcile") from error

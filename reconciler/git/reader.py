@@ -108,6 +108,7 @@ class GitReader:
     _hurried: bool = False
     _in_force: str = ""
     _refused: tuple[Head, Source | None, GitError] | None = None
+    _stop: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -118,6 +119,10 @@ class GitReader:
     def hurry(self) -> None:
         """Ask the remote at the next `read`. May be called from any thread."""
         self._hurried = True
+
+    def close(self) -> None:
+        """End a call that waits for the remote. May be called from any thread; nothing is read afterwards."""
+        self._stop.set()
 
     def start_from(self, commit: str) -> None:
         """The commit that was in force when this process began: a history without it is a rewritten one."""
@@ -194,8 +199,8 @@ class GitReader:
         if (
             source is None or source.parsed.remote != self.url.remote
         ):  # a credential goes only where the operator sends it
-            return Mirror(self.directory, self.url.remote, Access(), TIMEOUT)
-        return Mirror(self.directory, self.url.remote, access_of(source), int(source.timeout) / SECOND)
+            return Mirror(self.directory, self.url.remote, Access(), TIMEOUT, self._stop)
+        return Mirror(self.directory, self.url.remote, access_of(source), int(source.timeout) / SECOND, self._stop)
 
     def _newest(self, mirror: Mirror) -> Read:
         """The newest commit, read. Raises GitError, ProviderError."""

@@ -48,3 +48,7 @@ class WatchedSource:
     def hurry(self) -> None:
         """The next read must ask the remote."""
         self._inner.hurry()
+
+    def close(self) -> None:
+        """End a read that waits for a remote."""
+        self._inner.close()

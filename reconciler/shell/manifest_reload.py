@@ -145,6 +145,8 @@ class ManifestReload:
 
     async def settle(self) -> None:
         """End a read that is under way, at the end of a run."""
+        if self.source is not None:
+            self.source.close()
         if self._reading is not None:
             reading = self._reading
             reading.cancel()

@@ -54,6 +54,9 @@ class Source(Protocol):
     def hurry(self) -> None:
         """The next read must ask the remote. Called from any thread."""
 
+    def close(self) -> None:
+        """End a read that waits for a remote, at the end of a run. Called from any thread."""
+
 
 @dataclass(frozen=True, slots=True)
 class Parts:

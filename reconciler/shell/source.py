@@ -82,6 +82,9 @@ class Remote(Protocol):
     def hurry(self) -> None:
         """Ask the remote at the next read."""
 
+    def close(self) -> None:
+        """End a read that waits for the remote."""
+
 
 class InForce(NamedTuple):
     """The manifests that a run starts with: the state of the files (`Sources.state`), and their revision.
@@ -165,6 +168,9 @@ class StoredManifests:
     def hurry(self) -> None:
         """Nothing to ask."""
 
+    def close(self) -> None:
+        """Nothing is read."""
+
 
 class DirectorySource:
     """A directory or file of manifests.
@@ -233,6 +239,11 @@ class DirectorySource:
         """Let the next read ask the remote of a git source."""
         if self._remote is not None:
             self._remote[0].hurry()
+
+    def close(self) -> None:
+        """End a read that waits for the remote of a git source."""
+        if self._remote is not None:
+            self._remote[0].close()
 
     def reread(self) -> tuple[Desired | None, tuple[str, ...]]:
         """Read again: the new manifests when they changed, settled and are valid, and messages for the operator."""

@@ -88,18 +88,22 @@ class Host:
         _, out = self.run("status", "--instance-id", self.id, "-o", "json")
         return json.loads(out)
 
-    def running(self) -> list[str]:
-        """The last word of the command of each replica that runs."""
-        found = []
+    def _replicas(self) -> Iterator[tuple[int, str]]:
         for entry in Path("/proc").iterdir():
             if entry.name.isdecimal():
                 try:
                     words = (entry / "cmdline").read_text().split("\0")
                     if "serve.py" in words and str(self.base) in os.readlink(entry / "cwd"):
-                        found.append(words[-2])
+                        yield int(entry.name), words[-2]
                 except OSError:
                     continue
-        return sorted(found)
+
+    def running(self) -> list[str]:
+        """The last word of the command of each replica that runs."""
+        return sorted(word for _, word in self._replicas())
+
+    def pids(self) -> list[int]:
+        return [pid for pid, _ in self._replicas()]
 
     @contextmanager
     def daemon(self, *words: str) -> Iterator[subprocess.Popen[str]]:
@@ -295,3 +299,30 @@ def sshd(base: Path) -> Iterator[tuple[int, Path, Path]]:
 def _listens(port: int) -> bool:
     done = subprocess.run(["ssh-keyscan", "-T", "2", "-p", str(port), "127.0.0.1"], capture_output=True, check=False)
     return bool(done.stdout)
+
+
+def test_a_remote_that_hangs_delays_neither_health_nor_the_end(host: Host) -> None:
+    hangs: list[bool] = []
+
+    def hang(_: object) -> bool:
+        if hangs:
+            time.sleep(30)
+        return False
+
+    with served(host.base, instead=hang) as server:
+        host.declare(f"url: '{server.url}//set', caFile: {CERTIFICATE}, interval: 10s, timeout: 1m")
+        process = host.start("--watch", "--instance", str(host.local))
+        try:
+            eventually(lambda: host.running() == ["one"])
+            polls = len(server.seen)
+            hangs.append(True)
+            eventually(lambda: len(server.seen) > polls)
+            for pid in host.pids():
+                os.kill(pid, signal.SIGKILL)
+            eventually(lambda: host.running() == ["one"])
+        finally:
+            begun = time.monotonic()
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=PATIENCE)
+        assert process.returncode == 143
+        assert time.monotonic() - begun < 12
