@@ -466,7 +466,7 @@ class Mirror:
 
         The remote's word is no proof: `verify.py` compares it with the tags themselves.
         """
-        with online(self._scheme, self.access) as how:
+        with online(self._scheme, self.access, self._empty()) as how:
             command = [*how.words, "ls-remote", "--tags", "--quiet", "--", self.remote]
             ran = self._run(command, how.env, how.fds, self.timeout, output=LISTING)
         if ran.code != 0:
