@@ -27,6 +27,7 @@ class Code(StrEnum):
     EMPTY_TREE = "empty-tree"
     UNSAFE_LOCAL = "unsafe-local"
     SOURCE_UNREADABLE = "source-unreadable"
+    SOURCE_UNVERIFIED = "source-unverified"
     INTERNAL_ERROR = "internal-error"
     # the text
     ENCODING = "encoding"
@@ -100,8 +101,9 @@ MEANINGS: dict[Code, str] = {
     Code.TOO_MANY_FILES: "There are more files, or directories are nested deeper, than the limits allow.",
     Code.LINK_LEAVES_TREE: "A symbolic link leads out of the manifests' directory.",
     Code.EMPTY_TREE: "There are no manifests; nothing is removed.",
-    Code.SOURCE_UNREADABLE: "The git source, or the commit that it names, cannot be read; the manifests in force stay.",
     Code.UNSAFE_LOCAL: "A local document is in the tree, or another user can write it.",
+    Code.SOURCE_UNREADABLE: "The git source, or the commit that it names, cannot be read; the manifests in force stay.",
+    Code.SOURCE_UNVERIFIED: "The commit does not have the signature that `source.verify` asks for; the manifests in force stay.",
     Code.INTERNAL_ERROR: "This program fails on a file or document: a bug, reported with its place.",
     Code.ENCODING: "A file is not UTF-8.",
     Code.YAML_SYNTAX: "The text is not YAML.",
@@ -162,6 +164,7 @@ HIDES_DOCUMENTS = frozenset(
         Code.LINK_LEAVES_TREE,
         Code.UNSAFE_LOCAL,
         Code.SOURCE_UNREADABLE,
+        Code.SOURCE_UNVERIFIED,
         Code.INTERNAL_ERROR,
         Code.ENCODING,
         Code.YAML_SYNTAX,
@@ -176,7 +179,7 @@ HIDES_DOCUMENTS = frozenset(
 """Codes after which documents may be missing: an unknown name is no problem then, because its object may be among them."""
 
 
-OF_SOURCE = frozenset({Code.SOURCE_UNREADABLE})
+OF_SOURCE = frozenset({Code.SOURCE_UNREADABLE, Code.SOURCE_UNVERIFIED})
 """Codes of a source that could not be read or is refused as a whole."""
 
 

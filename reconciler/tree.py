@@ -139,6 +139,8 @@ class Location:
 def _reader(url: GitUrl, instance_file: Path | None, state: Path | None) -> "GitReader":
     """The reader of a git source. Its mirror is in the state directory that was given, else beside the default ones."""
     from reconciler.git.reader import GitReader  # noqa: PLC0415  (only for git sources)
+    from reconciler.git.verify import SignatureCheck  # noqa: PLC0415
+    from reconciler.shell.clock import SystemClock  # noqa: PLC0415
 
     try:
         base = (state.absolute() if state is not None else state_base()) / MIRRORS
@@ -148,7 +150,7 @@ def _reader(url: GitUrl, instance_file: Path | None, state: Path | None) -> "Git
         kept = TemporaryDirectory(prefix="reconciler-")
         atexit.register(kept.cleanup)
         base = Path(kept.name)
-    return GitReader(url, instance_file, base)
+    return GitReader(url, instance_file, base, (SignatureCheck(instance_file, SystemClock()),))
 
 
 def source_of_instance(instance_file: Path) -> GitUrl | None:

@@ -59,6 +59,7 @@ from reconciler.start import StartManifests, archive_of, keep, kept, source_of, 
 from reconciler.tree import Location, state_to_read
 from reconciler.web.metrics_serving import serve_metrics
 from reconciler.web.serving import serve
+from reconciler.web.webhook_serving import serve_webhook
 
 WATCH = "reconcile --watch"
 """How a daemon begins its operation in the lock's owner record."""
@@ -377,6 +378,7 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
             *triggers,
             asyncio.create_task(serve(loop.pushing, credentials, warn, monitoring.pushed)),
             asyncio.create_task(serve_metrics(monitoring, warn)),
+            asyncio.create_task(serve_webhook(loop.webhook, warn, monitoring.hooked)),
             asyncio.create_task(beat(monitoring, manager, lambda: loop.stopping is not None)),
         )
         try:

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, Phase, settings
 PACKAGES = {
     "dig": "dnsutils",
     "dockerd": "docker.io",
+    "gpg": "gnupg",
     "ip": "iproute2",
     "knotd": "knot",
     "named": "bind9",
@@ -21,6 +22,7 @@ PACKAGES = {
     "nsupdate": "dnsutils",
     "sshd": "openssh-server",
     "setpriv": "util-linux",
+    "ssh-keygen": "openssh-client",
     "pdns_server": "pdns-server pdns-backend-sqlite3",
     "promtool": "prometheus",
     "systemd-analyze": "systemd",

@@ -3,7 +3,7 @@
 from ipaddress import ip_address, ip_network
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from manifests.kinds.base import Manifest, Model, unique
 from manifests.kinds.secret_ref import SecretReference
@@ -12,23 +12,8 @@ from manifests.kinds.source import Source
 from manifests.types.durations import Duration
 from manifests.types.errors import bad_value
 from manifests.types.fields import InstanceId, Interval, Items, Name, Shown
+from manifests.types.listen import SPELLING, ListenAny, split_address
 from manifests.values.desired import SECOND
-
-
-def split_address(value: str) -> tuple[str, int]:
-    """The address and port of `ADDRESS:PORT`, of `[ADDRESS]:PORT` for IPv6. Raises a bad-value error."""
-    address, _, port = value.rpartition(":")
-    bracketed = address.startswith("[") and address.endswith("]")
-    hint = "write ADDRESS:PORT, such as 127.0.0.1:9902 or '[::1]:9902'"
-    try:
-        parsed = ip_address(address[1:-1] if bracketed else address)
-    except ValueError:
-        raise bad_value(f"'{value[:60]}' has no IP address before its port", hint) from None
-    if bracketed != (parsed.version == 6):
-        raise bad_value(f"'{value[:60]}': brackets go around IPv6 addresses only", hint)
-    if not (port.isascii() and port.isdecimal() and 1 <= int(port) <= 65_535):
-        raise bad_value(f"'{value[:60]}' has no port from 1 to 65535", hint)
-    return str(parsed), int(port)
 
 
 def split_listen(value: str) -> tuple[str, int]:
@@ -41,9 +26,6 @@ def split_listen(value: str) -> tuple[str, int]:
     return address, port
 
 
-_SPELLING = WithJsonSchema({"type": "string", "pattern": "^(\\[[0-9a-fA-F:.]+\\]|[0-9.]+):[0-9]{1,5}$"})
-
-
 def _listen(value: str) -> str:
     split_listen(value)
     return value
@@ -52,20 +34,7 @@ def _listen(value: str) -> str:
 Listen = Annotated[
     str,
     AfterValidator(_listen),
-    _SPELLING,
-    Shown("IP address and port"),
-]
-
-
-def _address(value: str) -> str:
-    split_address(value)
-    return value
-
-
-ListenAny = Annotated[
-    str,
-    AfterValidator(_address),
-    _SPELLING,
+    SPELLING,
     Shown("IP address and port"),
 ]
 

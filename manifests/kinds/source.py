@@ -9,6 +9,8 @@ from pydantic import AfterValidator, Field, model_validator
 
 from manifests.kinds.base import Model
 from manifests.kinds.secret_ref import SecretReference
+from manifests.kinds.verify import Verify
+from manifests.kinds.webhook import Webhook
 from manifests.source.git_url import BadUrl, GitUrl, parse
 from manifests.types.durations import Duration
 from manifests.types.engine import AbsolutePath
@@ -62,6 +64,14 @@ class Source(Model):
     )
     ca_file: AbsolutePath | None = Field(
         None, description="Certificates that `git+https` trusts instead of the system's."
+    )
+    verify: Verify | None = Field(
+        None,
+        description="Signatures that a commit needs to be used. By default none: the server of the repository is trusted.",
+    )
+    webhook: Webhook | None = Field(
+        None,
+        description="Listener on which the forge reports pushes, so that the next poll comes at once. By default there is none.",
     )
 
     @model_validator(mode="after")

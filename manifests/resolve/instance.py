@@ -1,11 +1,11 @@
 """From the checked Instance to its value. Called by `resolver.py`."""
 
 from manifests import kinds
-from manifests.kinds.instance import split_address
 from manifests.kinds.validate import Declared
 from manifests.problems import Code, Problem
 from manifests.resolve.push import listener, needs_server
 from manifests.resolve.references import Scope
+from manifests.types.listen import split_address
 from manifests.values import desired
 
 EXAMPLE = """\
@@ -37,6 +37,7 @@ def instance(scope: Scope) -> desired.Instance | None:
         look_dns=int(spec.intervals.dns),
         push=listener(declared[0], scope, manifest),
         metrics=_metrics(declared[0], scope, manifest),
+        webhook=_webhook(declared[0], scope, manifest),
         enhanced_liveness=spec.enhanced_liveness,
         allow_addresses=tuple(sorted(spec.allow_addresses)),
     )
@@ -49,3 +50,13 @@ def _metrics(declared: Declared, scope: Scope, manifest: kinds.Instance) -> desi
         return None
     needs_server(declared, scope, "metrics")
     return desired.MetricsListener(split_address(spec.listen), None if spec.token is None else spec.token.source())
+
+
+def _webhook(declared: Declared, scope: Scope, manifest: kinds.Instance) -> desired.WebhookListener | None:
+    """Where a forge reports pushes. Reports missing packages."""
+    source = manifest.spec.source
+    if source is None or source.webhook is None:
+        return None
+    needs_server(declared, scope, "webhook", "source")
+    tags = source.verify is not None and source.verify.mode == "tag"
+    return source.webhook.listener(source.parsed.ref, tags=tags)

@@ -69,8 +69,8 @@ def listener(declared: Declared, scope: Scope, manifest: kinds.Instance) -> desi
     return desired.PushListener(spec.socket, None if spec.tcp is None else split_listen(spec.tcp.listen))
 
 
-def needs_server(declared: Declared, scope: Scope, listener_name: str) -> None:
-    """Report the packages that a listener of the Instance needs and that are not installed."""
+def needs_server(declared: Declared, scope: Scope, listener_name: str, *above: str) -> None:
+    """Report the packages that a listener of the Instance needs and that are not installed. `above`: the fields that it is in."""
     missing = [name for name in SERVER if find_spec(name) is None]
     if missing:
         message = (
@@ -78,4 +78,4 @@ def needs_server(declared: Declared, scope: Scope, listener_name: str) -> None:
             f"which {'is' if len(missing) == 1 else 'are'} not installed"
         )
         hint = "run pip install 'reconciler-gitops[serve]'"
-        scope.report(declared, ("spec", listener_name), Code.UNSUPPORTED_FIELD, message, hint)
+        scope.report(declared, ("spec", *above, listener_name), Code.UNSUPPORTED_FIELD, message, hint)

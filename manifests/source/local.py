@@ -183,6 +183,29 @@ def _read(real: str) -> bytes:
         raise _unreadable(f"cannot be read: {reason}", "make it readable for this user") from error
 
 
+class UnsafeFile(Exception):
+    """Why a file that local documents name cannot be used, and the next step."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message, hint)
+        self.message, self.hint = message, hint
+
+
+def read_safe(given: StrPath) -> bytes:
+    """The content of a file that local documents name, such as one of keys: no other user can write it. Raises UnsafeFile.
+
+    Links are followed; the file that they lead to counts.
+    """
+    try:
+        data = _read(os.path.realpath(given))
+    except _Unusable as error:
+        hint = error.hint if error.code is Code.UNSAFE_LOCAL else "check the path, and that this user may read the file"
+        raise UnsafeFile(error.message, hint.replace("the local documents", "the file")) from error
+    if len(data) > FILE_SIZE:
+        raise UnsafeFile(f"it has more than {FILE_SIZE} bytes", "check the path")
+    return data
+
+
 def _private(real: str, status: os.stat_result) -> None:
     """Refuse a file or directory that others can write, or replace in a directory above it. Raises _Unusable and OSError."""
     _only_ours(real, status, "it")

@@ -347,6 +347,22 @@ class MetricsListener:
 
 
 @dataclass(frozen=True, slots=True)
+class WebhookListener:
+    """Where webhooks of a forge are received, on this (address, port), and where their secret is.
+
+    `provider` is the only kind of forge whose signatures count: github, gitlab or gitea; empty for all of them. `ref` is that of the
+    source: a branch, a tag, a full name, or a commit; empty for the default branch. `tags`: the source needs a signed tag, so all tags
+    concern it.
+    """
+
+    listen: tuple[str, int]
+    secret: SecretSource
+    provider: str = ""
+    ref: str = ""
+    tags: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Instance:
     """This installation. The intervals (ns) are those between two looks at each kind of provider.
 
@@ -361,6 +377,7 @@ class Instance:
     look_dns: int = 30 * SECOND
     push: PushListener | None = None
     metrics: MetricsListener | None = None
+    webhook: WebhookListener | None = None
     enhanced_liveness: bool = False
     allow_addresses: tuple[str, ...] = ()
 

@@ -5,6 +5,7 @@
     ├── Refused       the remote refuses, or the address is wrong: the same, until an operator changes something
     ├── NotThere      the branch, tag, commit or directory does not exist
     ├── Unusable      the commit has something that may not be read, such as a link that leaves the set
+    ├── Unverified    the commit does not have the signature that local documents ask for
     └── Damaged       our mirror is damaged: delete it and fetch again
 
 Messages name the object, the cause and the next step; they hold no secret, because none is in any argument or address.
@@ -50,6 +51,10 @@ class NotThere(GitError):
 
 class Unusable(GitError):
     """The commit may not be read."""
+
+
+class Unverified(GitError):
+    """The commit does not have the signature that local documents ask for. Other keys, or another tag, may change that."""
 
 
 class Damaged(GitError):

@@ -21,7 +21,7 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import new as new_hash
@@ -58,6 +58,8 @@ LISTING = 256 * 1024 * 1024
 """Most bytes of the listing of a directory."""
 REFS = 4 * 1024 * 1024
 """Most bytes of a remote's answer about a ref."""
+TAGS = 100
+"""The most tags at one commit that are fetched, the last ones by name."""
 
 _NO_FILTER = re.compile(
     r"filter .* not supported|not our ref|unadvertised object|filtering not recognized|does not support", re.I
@@ -484,6 +486,40 @@ class Mirror:
             found.append(Object(words[1], data))
         return found
 
+    # --- signatures ----------------------------------------------------------------------------------------------------
+
+    def tags_at(self, commit: str) -> tuple[Head, ...]:
+        """The annotated tags that name a commit, by what the remote says, and fetched. Raises GitError.
+
+        The remote's word is no proof: `verify.py` compares it with the tags themselves.
+        """
+        with online(self._scheme, self.access, self._empty()) as how:
+            command = [*how.words, "ls-remote", "--tags", "--quiet", "--", self.remote]
+            ran = self._run(command, how.env, how.fds, self.timeout, output=LISTING)
+        if ran.code != 0:
+            raise self._failed(ran)
+        numbers = {
+            name: oid
+            for oid, _, name in (line.partition("\t") for line in ran.out.decode("utf-8", "replace").splitlines())
+        }
+        names = [name for name in numbers if numbers.get(f"{name}^{{}}") == commit and COMMIT.fullmatch(numbers[name])]
+        heads = tuple(Head(name, commit, numbers[name]) for name in names[-TAGS:])
+        missing = [head.tag for head in heads if head.tag not in self.present()]
+        if missing and not self._get(missing, "--depth=1", "--filter=blob:none"):
+            self._snapshot(missing)
+        return heads
+
+    def check(self, verb: str, oid: str, settings: Sequence[str], env: Mapping[str, str]) -> Ran:
+        """Run git's check of the signature of an object: `verify-commit` or `verify-tag`. Raises GitError.
+
+        Args:
+            settings: configuration that names the keys and programs, `NAME=VALUE`.
+            env: variables for these programs.
+        """
+        own = [word for setting in settings for word in ("-c", setting)]
+        command = [*offline(), *own, f"--git-dir={self.repository}", verb, "--raw", oid]
+        return self._run(command, {**ENVIRONMENT, **env}, (), LOCAL_TIMEOUT)
+
     # --- the repository ----------------------------------------------------------------------------------------------
 
     def _create(self, commit: str) -> None:
@@ -568,7 +604,7 @@ HISTORY = (50, 1_000, 20_000)
 
 def _verb(command: Sequence[str]) -> str:
     """The subcommand of a command of git, for messages: nothing else of it."""
-    verbs = {"ls-remote", "fetch", "cat-file", "ls-tree", "init"}
+    verbs = {"ls-remote", "fetch", "cat-file", "ls-tree", "init", "verify-commit", "verify-tag"}
     return "git " + next((word for word in command if word in verbs), "")
 
 

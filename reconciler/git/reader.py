@@ -8,13 +8,15 @@ manifests. A commit that changes nothing in the set gives equal files, so it lea
     reader.hurry()           the next `read` asks the remote, whatever its interval
     reader.adopted(sources)  these are in force: events, and the root by which the instance reaches their files
 
-Between fetching and reading a commit stands `checks`, the place for a policy of signatures: a check raises Unusable to refuse a commit until
-the remote names another one, or local documents change; another GitError lets the same commit be checked again at the next poll.
+Between fetching and reading a commit stands `checks`, the place for a policy of signatures. They are asked at each poll, because keys may have
+changed since the last one. A check raises Unusable to refuse a commit until the remote names another one, or local documents change; another
+GitError lets the same commit be checked again at the next poll.
 """
 
 import os
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
@@ -30,7 +32,7 @@ from manifests.values.desired import SECOND
 from providers.errors import ProviderError
 from providers.lib.secrets import SecretRef
 from reconciler.git.access import Access
-from reconciler.git.errors import GitError, Refused, Unusable
+from reconciler.git.errors import Damaged, GitError, Refused, Unusable, Unverified
 from reconciler.git.mirror import TIMEOUT, Head, Mirror
 from reconciler.git.tree import Listing, Trees, listing, wanted
 from reconciler.shell.secrets import SECRETS
@@ -46,8 +48,9 @@ JITTER = 0.1
 FIRST_RETRY = 5.0
 """Seconds until the first poll after one that failed; doubled up to the interval."""
 
-Check = Callable[[Mirror, Head, Source | None], None]
-"""Refuses a commit by raising GitError. It gets the mirror, which has the commit and its tag, and what local documents say."""
+Check = Callable[[Mirror, Head, Source | None], str]
+"""Refuses a commit by raising GitError; returns what operators should know, empty for nothing. It gets the mirror, which has the commit and
+its tag, and what local documents say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,7 @@ class GitReader:
         url: the set.
         instance_file: local documents; their Instance may say how the remote is reached.
         base: the directory that holds our mirrors; it is created when it is needed.
-        checks: called with each new commit before it is read.
+        checks: called at each poll with the commit, before it is read.
         steady: seconds of a steady clock.
 
     Attributes:
@@ -211,7 +214,9 @@ class GitReader:
         head = mirror.head(self.url.ref)
         before = self._read
         if before is not None and before.revision is not None and head == self.head:
-            return before
+            with suppress(Damaged):  # then it is fetched again
+                self._check(mirror, head)
+                return before
         if self._refused is not None and self._refused[:2] == (head, self._settings):
             raise self._refused[2]  # what is wrong is in the commit, and it is the same one
         try:
@@ -225,9 +230,8 @@ class GitReader:
         before = self._read
         mirror.fetch(head, self.url.path)
         self.head = head
+        self._check(mirror, head)
         self._follows(mirror, head.commit)
-        for check in self.checks:
-            check(mirror, head, self._settings)
         found = listing(mirror, head.commit, self.url.path)
         revision = Revision(head.commit, head.ref, found.tree)
         if before is not None and before.revision is not None and before.revision.tree == found.tree:
@@ -239,6 +243,13 @@ class GitReader:
         problems = tuple(sorted({*tree.problems, *asked.problems, *too_large}))
         trees.prune(found.tree)
         return Read(replace(tree, problems=problems, provide=self._provider(found)), revision)
+
+    def _check(self, mirror: Mirror, head: Head) -> None:
+        """Ask the checks about a commit that the mirror has. Raises GitError."""
+        for check in self.checks:
+            said = check(mirror, head, self._settings)
+            if said:
+                self.events.append(said)
 
     def _follows(self, mirror: Mirror, commit: str) -> None:
         """Report a history that does not contain the commit in force; refuse it where local documents say so. Raises Refused."""
@@ -287,7 +298,8 @@ class GitReader:
     # --- problems ----------------------------------------------------------------------------------------------------
 
     def _why(self, error: GitError) -> Problem:
-        return Problem(str(self.url), 0, 0, Code.SOURCE_UNREADABLE, "", error.cause, error.hint)
+        code = Code.SOURCE_UNVERIFIED if isinstance(error, Unverified) else Code.SOURCE_UNREADABLE
+        return Problem(str(self.url), 0, 0, code, "", error.cause, error.hint)
 
     def _failed(self, error: GitError) -> SourceTree:
         root = str(self.directory / "trees")

@@ -263,6 +263,14 @@ STORE_WRITES = _counter(
     "store_writes", ("table",), "Writes of the store by table: `ledger`, `decision`, `audit`, `evidence`.", _GROUP
 )
 
+WEBHOOKS = _counter(
+    "webhook_requests",
+    ("result",),
+    "Requests to the webhook listener: `accepted`, `repeated` (accepted before), `ignored` (another ref or event), `refused` (invalid"
+    " signature), `invalid` (the body cannot be used) and `unavailable` (the secret cannot be read, or too many at once).",
+    _GROUP,
+)
+
 # --- runs that end ------------------------------------------------------------------------------------------------------
 
 _GROUP = "Runs that end (`--metrics-textfile`)"

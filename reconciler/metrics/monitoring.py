@@ -146,6 +146,12 @@ class Monitoring:
             if self.meter is not None:
                 self.meter.pushed(event, code)
 
+    def hooked(self, result: str) -> None:
+        """A request to the webhook listener was answered."""
+        with self._guarded():
+            if self.meter is not None:
+                self.meter.count(catalogue.WEBHOOKS, result)
+
     def ran(self, code: int) -> None:
         """The run has ended with this exit code."""
         if self.meter is not None:

@@ -50,6 +50,7 @@ from reconciler.shell.store.directory import StoreError
 from reconciler.shell.store.ledger_store import LedgerStore
 from reconciler.shell.store.lock import Locked
 from reconciler.shell.store.patient import PatientMemory
+from reconciler.shell.webhook import Webhook
 
 log = logging.getLogger(__name__)
 
@@ -98,6 +99,7 @@ class Loop:
         self.references = References(parts.runner, parts.clock)
         self.applier = Applier(self.looks, self.memory, parts.runner, parts.clock, self.evidence.take)
         self.reporting = Reporting(parts.reporter, self.memory)
+        self.webhook = Webhook(parts.clock, self._hurry, self.reporting.happened)
         self.ledger_store = LedgerStore(self.memory, parts.reporter)
         self.ledger = Ledger()
         self.stopping: Exit | None = None
@@ -230,6 +232,7 @@ class Loop:
         self.looks.owned = self.ledger.owned
         self.looks.set_desired(self.desired)
         self.pushing.set_desired(self.desired)
+        self.webhook.set_desired(self.desired)
         self.pushing.restore(self.ledger, self.clock.now())
         self.manifest_reload.begin(self.clock.now())
         self._listen()
@@ -680,12 +683,18 @@ class Loop:
         self.desired = desired
         self.looks.set_desired(desired)
         self.pushing.set_desired(desired)
+        self.webhook.set_desired(desired)
         self._reconciles.manifests(desired.revision, self.manifest_reload.commit)
         self.reporting.manifests(desired, self.manifest_reload.commit, now)
 
     def source_changed(self) -> None:
         """Read the source at the next tick: something hints at a change."""
         self.manifest_reload.read_soon()
+
+    def _hurry(self, reason: str) -> None:
+        """Ask the source now, whatever its interval."""
+        self.manifest_reload.read_soon()
+        self.wake.set(reason)
 
     # --- waiting --------------------------------------------------------------------------------------------------
 

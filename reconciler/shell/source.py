@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from manifests.load import Sources
-from manifests.problems import ManifestErrors, Problem, render
+from manifests.problems import Code, ManifestErrors, Problem, render
 from manifests.values.desired import SECOND, Desired
 from reconciler.core.model.instant import Now
 from reconciler.core.model.source_problem import SourceProblem, named
@@ -112,9 +112,22 @@ def problem_of(
     """Why files cannot be put in force, since a wall-clock instant (ns). `in_force` names the revision that is."""
     wrong = [problem for problem in error.problems if not problem.is_warning]
     cause = wrong[0].lines()[0] if wrong else "a problem without a text"
+    hint = ""
+    unverified = [problem for problem in wrong if problem.code is Code.SOURCE_UNVERIFIED]
+    if unverified:
+        cause, hint = unverified[0].message, unverified[0].hint
     since = now.steady - max(0, now.wall - since_wall)
     return SourceProblem(
-        sources.revision, commit, cause, len(wrong), in_force, since, since_wall, unreadable=error.of_source
+        sources.revision,
+        commit,
+        cause,
+        len(wrong),
+        in_force,
+        since,
+        since_wall,
+        unreadable=error.of_source,
+        unverified=bool(unverified),
+        hint=hint,
     )
 
 
@@ -336,9 +349,11 @@ class DirectorySource:
         self._refused = ""
         if self._problem is None:
             return ()
-        unreadable, self._problem = self._problem.unreadable, None
+        problem, self._problem = self._problem, None
         self._report(self._keeper.settled())
-        if unreadable:
+        if problem.unverified:
+            return (f"the commit at the source has its signature again; revision {self._named()} is in force",)
+        if problem.unreadable:
             return (f"the source can be read again; revision {self._named()} is in force",)
         return (f"the manifests are valid again; revision {self._named()} is in force",)
 

@@ -13,10 +13,16 @@ import subprocess
 import sys
 
 from reconciler.shell.clock import SystemClock, utc
-from tests.fuzz import answers, pushes, state, texts
+from tests.fuzz import answers, pushes, state, texts, webhooks
 from tests.fuzz.surface import ROOT, Found, Surface, search
 
-SURFACES: tuple[Surface, ...] = (*texts.SURFACES, *answers.SURFACES, *pushes.SURFACES, *state.SURFACES)
+SURFACES: tuple[Surface, ...] = (
+    *texts.SURFACES,
+    *answers.SURFACES,
+    *pushes.SURFACES,
+    *webhooks.SURFACES,
+    *state.SURFACES,
+)
 PAGE = ROOT / "docs" / "security.md"
 SECTION = re.compile(r"<!-- fuzz -->\n.*?<!-- /fuzz -->", re.DOTALL)
 GRACE = 300.0

@@ -224,7 +224,7 @@ def test_every_code_has_a_test_and_a_meaning() -> None:
     elsewhere = {Code.PATH_NOT_FOUND, Code.EMPTY_TREE, Code.NOT_INSTALLED, Code.INTERNAL_ERROR}
     # These need local documents: `source/test_local.py` and `resolve/test_local.py`.
     elsewhere |= {Code.UNSAFE_LOCAL, Code.LOCAL_ONLY, Code.SECRET_NOT_ALLOWED, Code.PROCESS_NOT_ALLOWED}
-    elsewhere.add(Code.SOURCE_UNREADABLE)  # needs a repository: `tests/git/`
+    elsewhere |= {Code.SOURCE_UNREADABLE, Code.SOURCE_UNVERIFIED}  # need a repository: `tests/git/`
     assert set(CASES) | elsewhere == set(Code)
     assert list(MEANINGS) == list(Code)
 

@@ -111,6 +111,8 @@ class Rule(StrEnum):
     SOURCE_CHANGED = "SourceChanged"
     SOURCE_INVALID = "SourceInvalid"
     """The manifests at the source cannot be used, so the last good ones stay in force."""
+    SOURCE_UNVERIFIED = "SourceUnverified"
+    """The commit at the source does not have the signature that local documents ask for, so the last good one stays in force."""
     ABSENCE_UNPROVEN = "AbsenceUnproven"
     MASS_CHANGE = "MassChange"
     LAST_MEMBER = "LastMember"

@@ -28,6 +28,8 @@ class SourceProblem:
         in_force: the revision that stays in force, as operators see it.
         since: steady instant (ns) since which the source has had this problem; since_wall the same by the wall clock.
         unreadable: the source itself cannot be read or is refused, so that nothing is known about the manifests that it has now.
+        unverified: it is refused because its commit does not have the signature that local documents ask for.
+        hint: the next step, where the problem has one of its own.
     """
 
     revision: str
@@ -38,9 +40,15 @@ class SourceProblem:
     since: int
     since_wall: int
     unreadable: bool = False
+    unverified: bool = False
+    hint: str = ""
 
     def hold(self) -> Hold:
         """The hold that shows it in status, events and `explain`."""
+        if self.unverified:
+            message = f"{self.cause}; revision {self.in_force} stays in force"
+            action = f"use commit {self.commit[:12]}"
+            return Hold(OBJECT, action, Rule.SOURCE_UNVERIFIED, message, next_step=self.hint, since=self.since)
         if self.unreadable:
             message = f"the source cannot be used: {self.cause}; revision {self.in_force} stays in force"
             next_step = "the source is asked again automatically; reconcile doctor shows whether it can be reached"

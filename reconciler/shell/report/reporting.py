@@ -115,6 +115,10 @@ class Reporting:
         """Queue for the audit that other manifests are in force than before."""
         self._events.append(manifests_event(desired.revision, commit, desired.source, now))
 
+    def happened(self, event: Event) -> None:
+        """Queue any other event for the audit."""
+        self._events.append(event)
+
     def source(self, text: str, now: Now) -> None:
         """Queue for the audit what happened at the source of the manifests."""
         self._events.append(source_event(text, now))

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from manifests.load import Sources
-from manifests.problems import Problem
+from manifests.problems import Code, Problem
 from reconciler.shell.clock import BlockingClock
 from reconciler.shell.store import instance_index, last_good, source_record
 from reconciler.shell.store.directory import StoreError
@@ -96,6 +96,9 @@ class Archive:
         wrong = [problem for problem in problems if not problem.is_warning]
         before = self._wanted.attempted
         same = before is not None and before.revision == revision
+        if same and before is not None and wrong and wrong[0].code is Code.SOURCE_UNVERIFIED:
+            # A refused commit has no files, and so no revision of its own: its number is in the message.
+            same = [known.get("message") for known in before.problems[:1]] == [_short(wrong[0])["message"]]
         attempted = Attempted(
             revision,
             before.commit if same and before is not None else self._commit(),

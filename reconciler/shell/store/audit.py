@@ -30,7 +30,7 @@ class AuditRow(NamedTuple):
     """Who did what, when and why. `wall` is in ns; `plan` is the plan's hash.
 
     `kind` is `step`, `held`, `released`, `verdict`, `exit`, `command`, `request`, `evidence`, `suspended`, `resumed`, `ordered`, `ended`,
-    `adopted` or `left` (no longer a replica). `actor` is the operation, of a `command` the operator. `object` is the key of the subject; it is empty in rows of schema version 1.
+    `adopted`, `left` (no longer a replica) or `webhook`. `actor` is the operation, of a `command` the operator. `object` is the key of the subject; it is empty in rows of schema version 1.
     """
 
     wall: int
