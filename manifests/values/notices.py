@@ -83,7 +83,7 @@ class Channel:
 
     name: str
     via: Webhook | Mail | Apprise
-    on: tuple[Topic, ...] = DEFAULT_TOPICS
+    topics: tuple[Topic, ...] = DEFAULT_TOPICS
     objects: tuple[str, ...] = ()
     remind: int = 0
     per_hour: int = 20
