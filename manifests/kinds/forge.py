@@ -28,17 +28,13 @@ Project = Annotated[str, AfterValidator(_project), Shown("path on the forge, own
 class Forge(Model):
     """Forge whose commits show whether they are applied: their status is set by `reconcile --watch`."""
 
-    type: Literal["github", "gitlab", "gitea"] = Field(
-        description="API of the forge; `gitea` also stands for Forgejo."
-    )
+    type: Literal["github", "gitlab", "gitea"] = Field(description="API of the forge; `gitea` also stands for Forgejo.")
     url: ServerURL = Field(description="Address of the forge's web pages, such as https://github.com.")
     project: Project = Field(description="Path of the repository there.")
     token: SecretReference = Field(
         description="Token that may set commit statuses: GitHub `statuses: write`, GitLab `api`, Gitea `write:repository`."
     )
-    ca_file: AbsolutePath | None = Field(
-        None, description="PEM certificates to trust instead of those of the system."
-    )
+    ca_file: AbsolutePath | None = Field(None, description="PEM certificates to trust instead of those of the system.")
 
     @model_validator(mode="after")
     def _depth(self) -> Self:

@@ -25,12 +25,19 @@ def informed(declared: Declared, scope: Scope, manifest: kinds.Instance) -> noti
             message = f"{declared.key}: channel '{channel.name}' needs apprise, which is not installed"
             hint = "run pip install 'reconciler-gitops[notify]'"
             scope.report(declared, ("spec", "notifications", index, "type"), Code.UNSUPPORTED_FIELD, message, hint)
-    return notices.Informed(tuple(map(_channel, spec.notifications)), None if spec.forge is None else _forge(spec.forge))
+    return notices.Informed(
+        tuple(map(_channel, spec.notifications)), None if spec.forge is None else _forge(spec.forge)
+    )
 
 
 def _channel(channel: Channel) -> notices.Channel:
     return notices.Channel(
-        channel.name, _via(channel), tuple(map(Topic, channel.topics)), channel.objects, int(channel.remind_every), channel.max_per_hour
+        channel.name,
+        _via(channel),
+        tuple(map(Topic, channel.topics)),
+        channel.objects,
+        int(channel.remind_every),
+        channel.max_per_hour,
     )
 
 

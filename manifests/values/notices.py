@@ -1,6 +1,6 @@
 """Values of the Instance that say who is informed: channels of notices, and the forge of the repository."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 from manifests.values.pod import SecretSource
@@ -112,5 +112,9 @@ class Forge:
 class Informed:
     """Who is informed by this instance."""
 
-    channels: tuple[Channel, ...] = field(default=())
+    channels: tuple[Channel, ...] = ()
     forge: Forge | None = None
+
+
+NOT_INFORMED = Informed()
+"""No channel and no forge."""

@@ -27,7 +27,9 @@ def loaded(tmp_path, *fields: str) -> Informed:
     """The value of these fields of an Instance in a local document."""
     tree, local = tmp_path / "tree", tmp_path / "local.yaml"
     tree.mkdir(exist_ok=True)
-    (tree / "one.yaml").write_text("apiVersion: reconciler/v1\nkind: HealthCheck\nmetadata: {name: x}\nspec: {address: 203.0.113.9}\n")
+    (tree / "one.yaml").write_text(
+        "apiVersion: reconciler/v1\nkind: HealthCheck\nmetadata: {name: x}\nspec: {address: 203.0.113.9}\n"
+    )
     local.write_text(f"{instance(*fields)}---\n{PROVIDERS}")
     local.chmod(0o600)
     return load(tree, settings_model=TYPES.get, known_types=lambda: list(TYPES), instance_file=local).instance.informed
@@ -98,7 +100,9 @@ def test_a_channel_that_cannot_work_is_refused(tmp_path, words, message):
 
 
 def test_a_url_that_is_refused_is_not_shown(tmp_path):
-    assert "hunter2-secret" not in refused(tmp_path, channel("name: x", "type: webhook", "url: 'https:/hunter2-secret'"))
+    assert "hunter2-secret" not in refused(
+        tmp_path, channel("name: x", "type: webhook", "url: 'https:/hunter2-secret'")
+    )
 
 
 def test_two_channels_of_one_name_are_refused(tmp_path):
