@@ -31,7 +31,10 @@ SHOWN = 200
 class MailSender:
     """Implements `Sender`. Every message has a connection of its own."""
 
-    def __init__(self, name: str, via: Mail, instance: str) -> None:
+    def __init__(
+        self, name: str, via: Mail, instance: str, timeout: float = TIMEOUT, deadline: float = DEADLINE
+    ) -> None:
+        self._timeout, self._deadline = timeout, deadline
         self._target, self._via, self._instance = f"channel {name}", via, instance
         self._place = f"{via.host}:{via.port}"
 
@@ -89,11 +92,11 @@ class MailSender:
         context = None if self._via.security is Security.NONE else self._trust()
         if self._via.security is Security.TLS:
             server: smtplib.SMTP = smtplib.SMTP_SSL(
-                self._via.host, self._via.port, _name(), timeout=TIMEOUT, context=context
+                self._via.host, self._via.port, _name(), timeout=self._timeout, context=context
             )
         else:
-            server = smtplib.SMTP(self._via.host, self._via.port, _name(), timeout=TIMEOUT)
-        end = threading.Timer(DEADLINE, _cut, (server,))
+            server = smtplib.SMTP(self._via.host, self._via.port, _name(), timeout=self._timeout)
+        end = threading.Timer(self._deadline, _cut, (server,))
         end.daemon = True
         end.start()
         try:
