@@ -8,19 +8,14 @@ import click
 from reconciler.cli.options import Options, common_options, instance_option, path_argument, usage_error
 from reconciler.exits import Exit
 
+TEST = "test"
 
-@click.group(
+
+@click.command(
     epilog="""\b
-Channels are spec.notifications of the Instance in local documents (--instance).
-""",
-)
-def notify() -> None:
-    """Check how operators are informed."""
-
-
-@notify.command(
-    epilog="""\b
-The message is sent at once, beside a running daemon; no limit counts it.
+Channels are spec.notifications of the Instance in local documents (--instance). The message is
+sent at once, also beside a running daemon; no limit counts it. Without CHANNEL every channel
+gets one.
 
 \b
 Exit codes: 0 every channel took the message, 1 a channel did not, 3 invalid manifests,
@@ -30,14 +25,17 @@ Exit codes: 0 every channel took the message, 1 a channel did not, 3 invalid man
 Examples:
   reconcile notify test manifests/ --instance /etc/reconciler
   reconcile notify test manifests/ ops --instance /etc/reconciler
+  reconcile notify test manifests/ -o json | jq '.channels[] | select(.sent == false)'
 """,
 )
+@click.argument("what", type=click.Choice([TEST]))
 @path_argument
 @click.argument("channel", required=False, default="")
 @instance_option
 @common_options
-def test(path: Path, channel: str, **raw: Any) -> Exit:
-    """Send a test notice through CHANNEL of the Instance, or through all of its channels."""
+def notify(what: str, path: Path, channel: str, **raw: Any) -> Exit:
+    """Send a test notice through CHANNEL of the Instance, and report the result."""
+    del what  # there is one so far
     options = Options.of(raw)
     from providers.lib.secrets import on_resolve  # noqa: PLC0415  (imported when it is needed)
     from reconciler import tree  # noqa: PLC0415

@@ -59,7 +59,7 @@ class Member(NamedTuple):
 class Incident(NamedTuple):
     """Symptoms of one cause.
 
-    `began` is the first of them, `joined` the latest. `reported` is when a notice named all of `told`; None before the first notice.
+    `began` is the first of them, `joined` the latest. `reported` is when a notice named all of `named`; None before the first notice.
     `reminded` has the latest notice by channel. `times` counts how often the same cause has ended and come back within `RETURNS`.
     """
 

@@ -85,7 +85,7 @@ def test_a_symptom_that_ends_soon_is_no_notice():
     assert course.state == State()
 
 
-def test_a_cause_of_one_revision_is_one_notice_however_late_its_objects_join():
+def test_a_cause_of_one_revision_is_one_however_late_its_objects_join():
     course = Course()
     failed = [Symptom("rollout", Topic.ROLLOUT, f"workload/{n}", "failed", "", True, "r1", 5 * SECOND) for n in "ab"]
     course.go(HOUR, failed[0])

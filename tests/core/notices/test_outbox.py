@@ -75,7 +75,7 @@ def test_what_is_too_much_is_dropped_and_summarized():
     assert outbox.next_post(queue, at(3)) == notice(7)
 
 
-def test_a_message_that_is_refused_for_its_content_does_not_stop_the_others():
+def test_a_message_refused_for_its_content_does_not_stop_the_others():
     queue = outbox.put(Queue(), [notice(1), notice(2)], at(0))
     for _ in range(outbox.REFUSALS):
         queue = outbox.failed(queue, notice(1), "400", 0, True, at(0))
