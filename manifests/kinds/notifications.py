@@ -14,6 +14,9 @@ from manifests.types.fields import Items, Name, PortNumber, Shown, Span
 from manifests.types.probe import ServerName
 from manifests.types.web import CallURL, MailAddress, is_loopback
 
+FORGE = "forge"
+"""The channel of commit statuses in metrics and logs."""
+
 _PATTERN = re.compile(r"[a-z*?][-a-zA-Z0-9_./*?]{0,199}")
 
 
@@ -84,6 +87,8 @@ class Channel(Model):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
+        if self.name == FORGE:
+            raise bad_value("'forge' names the statuses of commits in metrics", "choose another name", at=("name",))
         others = set().union(*self.OF_TYPE.values()) - self.OF_TYPE[self.type]
         for field in sorted(others & self.model_fields_set):
             if getattr(self, field) not in (None, ()):

@@ -1,5 +1,6 @@
 """One notice for each cause, in simulated worlds: a dead dependency, refused manifests, failed rollouts, nodes that cannot be read."""
 
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from providers.facts import ProbeValue
 from providers.testing.faults import Fault
 from reconciler.core.model.source_problem import SourceProblem
 from reconciler.core.notices.model import Phase
+from reconciler.notify.store import FILE
 from tests.notify.watched import ALL, CHANNEL, FORGE, Killed, Watched
 from tests.sim.manifest import Shop, Spec, shop
 from tests.sim.world import World
@@ -241,6 +243,47 @@ def test_actions_and_other_channels_go_on_while_a_channel_fails(world):
     assert old.isdisjoint(world.running())
     assert watched.recorders["other"].titles[0] == "began: the manifests are refused"
     assert watched.ops.sent == []
+
+
+def test_a_channel_whose_calls_never_end_delays_no_other(world):
+    watched = Watched(world, (CHANNEL, replace(CHANNEL, name="other")))
+    watched.hanging = {"ops"}
+    watched.run(3 * MINUTE)
+    world.source.broken = "web.yaml:1:1: bad"
+    watched.run(5 * MINUTE)
+    world.source.broken = ""
+    watched.run(10 * MINUTE)
+    assert len(watched.recorders["other"].sent) == 2
+    assert watched.ops.tries == 0
+    assert watched.dispatcher.waiting == {"ops": 2, "other": 0}
+
+
+def test_a_state_directory_that_cannot_be_written_stops_no_notice(world):
+    watched = Watched(world)
+    watched.run(3 * MINUTE)
+    shutil.rmtree(watched.state)
+    world.source.broken = "web.yaml:1:1: bad"
+    watched.run(5 * MINUTE)
+    assert watched.ops.titles == ["began: the manifests are refused"]
+    assert len([note for note in watched.notes if "may be repeated after a restart" in note]) == 1
+    watched.state.mkdir(mode=0o700)
+    watched.run(MINUTE)
+    watched.restart()
+    watched.run(5 * MINUTE)
+    assert watched.ops.titles == ["began: the manifests are refused"]
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"version": 99}', b"\xff\xfe", b"[" * 100_000])
+def test_a_damaged_file_is_replaced_and_named(world, damage):
+    watched = Watched(world)
+    (watched.state / FILE).write_bytes(damage)
+    world.source.broken = "web.yaml:1:1: bad"
+    watched.run(5 * MINUTE)
+    assert watched.ops.titles == ["began: the manifests are refused"]
+    assert len([note for note in watched.notes if "is damaged" in note]) == 1
+    watched.restart()
+    watched.run(5 * MINUTE)
+    assert watched.ops.titles == ["began: the manifests are refused"]
 
 
 def test_a_channel_that_is_dead_for_hours_gets_what_is_still_to_be_said(twenty):

@@ -95,6 +95,17 @@ def test_no_text_from_outside_becomes_a_command_of_a_chat():
     assert "\n" not in document["objects"][0]["message"]
 
 
+def test_no_value_of_a_secret_is_in_a_message():
+    SECRETS.add("sentinel-value-of-a-secret")
+    notice = NOTICE._replace(lines=(("workload/web", "readiness: HTTP 500 sentinel-value-of-a-secret"),))
+    with hook() as served, mailbox() as box:
+        send(Webhook(served.url), notice)
+        send(letter(box.port), notice)
+    assert b"sentinel-value" not in served.requests[0][2]
+    assert "sentinel-value" not in box.messages[0].as_string()
+    assert "readiness: HTTP 500 ***" in box.messages[0].get_content()
+
+
 @pytest.mark.parametrize(
     ("status", "kind", "whole"),
     [

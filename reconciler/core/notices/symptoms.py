@@ -11,12 +11,14 @@ from manifests.values.notices import Topic
 from providers.facts import Generation, Probes, ProbeValue
 from reconciler.core.decision import Decision
 from reconciler.core.model.reasons import Hold, Rule
-from reconciler.core.model.revision import why_failed
+from reconciler.core.model.revision import Standing, why_failed
 from reconciler.core.notices.model import MINUTE, Symptom, owner
 from reconciler.core.replicas.roster import Group
 from reconciler.core.status.objects import Condition, WorkloadStatus
 
 _NO_PROBES = Probes()
+
+_WELL = frozenset({Condition.READY, Condition.PROGRESSING, Condition.SUSPENDED})
 
 AT_ONCE = 5 * SECOND
 """How long (ns) a symptom lasts that is a decision of its own, such as a refused revision, before it counts."""
@@ -108,7 +110,13 @@ def _all(decision: Decision, desired: Desired) -> Iterator[Symptom]:
         symptom = _of_hold(hold, decision, desired)
         if symptom is not None:
             yield symptom
+    rollouts = decision.ledger.rollouts
     for workload in decision.status.workloads:
+        if workload.condition in _WELL:
+            # Most workloads have no symptom: this is all that they cost.
+            rollout = rollouts.get(workload.key)
+            if rollout is None or all(row.standing is not Standing.FAILED for row in rollout.rows):
+                continue
         yield from _of_workload(workload, decision, desired, unknown)
     yield from _orders(decision)
 

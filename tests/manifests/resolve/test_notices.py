@@ -90,6 +90,7 @@ def test_a_forge_has_the_address_of_its_web_pages(tmp_path):
         (("name: x", "type: webhook", "url: 'file:///etc/passwd'"), "not an http or https URL"),
         (("name: x", "type: webhook", 'url: "https://example.com/\\r\\nX: y"'), "not an http or https URL"),
         ((MAIL.replace("[ops@example.com]", '["ops\\r\\nBcc: all@example.com"]'),), "is not a mail address"),
+        ((HOOK.replace("chat", "forge"),), "choose another name"),
         ((HOOK, "topics: []"), "topics"),
         ((HOOK, "topics: [health, health]"), "in the list twice"),
         ((HOOK, "objects: ['Workload web']"), "is not a pattern of keys"),
