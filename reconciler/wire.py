@@ -32,6 +32,7 @@ from reconciler.exits import Exit
 from reconciler.intent import Intent
 from reconciler.metrics.beat import beat
 from reconciler.metrics.monitoring import Monitoring
+from reconciler.notify.attach import attach
 from reconciler.probes.engine import ProbeEngine
 from reconciler.shell import daemon_view, doctor
 from reconciler.shell.clock import SystemClock
@@ -350,6 +351,8 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
             reporter.note(render(start.invalid[1].problems), level=logging.WARNING)
         else:
             keep(archive, start, memory.blocking, clock, reporter)
+        warn = partial(reporter.note, level=logging.WARNING)
+        notifier = attach(monitoring, state, desired.instance.id, clock, warn)
         parts = Parts(
             desired=desired,
             providers=providers,
@@ -363,7 +366,7 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
             remembered=_zones(loaded),
             approve=intent.approve,
             who=intent.who,
-            monitor=monitoring,
+            monitor=notifier,
             booted=clock.booted,
         )
         loop = Loop(parts)
@@ -373,7 +376,6 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
             for watched in (location.watched,)
             if watched is not None
         ]
-        warn = partial(reporter.note, level=logging.WARNING)
         beside = (
             *triggers,
             asyncio.create_task(serve(loop.pushing, credentials, warn, monitoring.pushed)),
@@ -387,6 +389,7 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
         finally:
             manager.notify("STOPPING=1")
             stop.set()
+            notifier.close()
             for task in beside:
                 task.cancel()
                 with suppress(asyncio.CancelledError):

@@ -6,6 +6,8 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from manifests.kinds.base import Manifest, Model, unique
+from manifests.kinds.forge import Forge
+from manifests.kinds.notifications import Channel
 from manifests.kinds.secret_ref import SecretReference
 from manifests.kinds.secret_rule import SecretRule
 from manifests.kinds.source import Source
@@ -133,6 +135,12 @@ class InstanceSpec(Model):
     )
     metrics: MetricsListener | None = Field(
         None, description="Serves metrics for Prometheus and the health of the daemon; by default there is no listener."
+    )
+    notifications: Annotated[Items[Channel], unique("channel", "name")] = Field(
+        (), description="Channels that inform operators. Only in a local document (`--instance`); by default none."
+    )
+    forge: Forge | None = Field(
+        None, description="Forge whose commits show whether they are applied. Only in a local document (`--instance`)."
     )
 
 

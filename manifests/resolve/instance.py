@@ -3,6 +3,7 @@
 from manifests import kinds
 from manifests.kinds.validate import Declared
 from manifests.problems import Code, Problem
+from manifests.resolve.notices import informed
 from manifests.resolve.push import listener, needs_server
 from manifests.resolve.references import Scope
 from manifests.types.listen import split_address
@@ -40,6 +41,7 @@ def instance(scope: Scope) -> desired.Instance | None:
         webhook=_webhook(declared[0], scope, manifest),
         enhanced_liveness=spec.enhanced_liveness,
         allow_addresses=tuple(sorted(spec.allow_addresses)),
+        informed=informed(declared[0], scope, manifest),
     )
 
 

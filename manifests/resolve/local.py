@@ -69,12 +69,14 @@ def _check_no_rules(declared: Declared, instance: kinds.Instance, scope: Scope) 
     """Refuse rules that nothing reads: an author of the tree could change them."""
     if declared.local:
         return
-    given_here = (
-        ("secrets", instance.spec.secrets),
-        ("allowProcess", instance.spec.allow_process),
-        ("source", instance.spec.source),
-    )
-    for field, given in given_here:
+    spec = instance.spec
+    for field, given in (
+        ("secrets", spec.secrets),
+        ("allowProcess", spec.allow_process),
+        ("notifications", spec.notifications),
+        ("forge", spec.forge),
+        ("source", spec.source),
+    ):
         if given:
             message = f"{declared.key}: spec.{field} does nothing in the tree, whose authors could change it"
             hint = "move this document out of the tree and pass it with --instance, or remove the field"

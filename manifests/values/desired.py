@@ -22,6 +22,7 @@ from manifests.values.limits import (
     Window,
 )
 from manifests.values.nodes import Nodes
+from manifests.values.notices import NOT_INFORMED, Informed
 from manifests.values.pod import DEFAULT_ENGINE, Engine, Live, SecretSource
 from manifests.values.policy import DEFAULT_POLICY, Policy
 from manifests.values.rollouts import DEFAULT_ROLLOUT, Rollout, Strategy
@@ -380,6 +381,7 @@ class Instance:
     webhook: WebhookListener | None = None
     enhanced_liveness: bool = False
     allow_addresses: tuple[str, ...] = ()
+    informed: Informed = NOT_INFORMED
 
 
 @dataclass(frozen=True)

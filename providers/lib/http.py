@@ -31,25 +31,39 @@ WHOLE = 5
 HEADER = re.compile(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?")
 """Valid header values (RFC 9110 section 5.5), without octets beyond ASCII."""
 
+_NEXT_PAGE = re.compile(r';\s*rel="?next"?(?:[\s;,]|$)', re.IGNORECASE)
+
 SHOWN = 300
 """Characters of the server's own text in a message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer that the caller judges: its status and its JSON (None without a body, or when the body is not JSON)."""
+    """An answer that the caller judges: its status and its JSON (None without a body, or when the body is not JSON).
+
+    `more` says that the server has another page of the list (`Link` with `rel="next"`, RFC 8288).
+    """
 
     status: int
     body: object
+    more: bool = False
 
     @property
     def error_text(self) -> str:
-        """The server's own error message, shortened: the texts of `error` and `errors`."""
+        """The server's own error message, shortened: the texts of `error`, `message` and `errors`."""
         if not isinstance(self.body, Mapping):
             return ""
         errors = self.body.get("errors")
-        parts = [self.body.get("error"), *(errors if isinstance(errors, list) else [])]
+        parts = [self.body.get("error"), self.body.get("message"), *(errors if isinstance(errors, list) else [])]
         return "; ".join(str(part) for part in parts if part)[:SHOWN]
+
+
+class Refused(Rejected):
+    """The server refuses the credentials: with 401 the token, with 403 what was asked for."""
+
+    def __init__(self, target: str, cause: str, next_step: str, status: int) -> None:
+        super().__init__(target, cause, next_step, whole=True)
+        self.status = status
 
 
 class API:
@@ -62,6 +76,9 @@ class API:
         wall: seconds since 1970, for a Retry-After with a date.
         ca_file: certificates to trust instead of the system's; empty = the system's.
         transport: for tests; None = a socket.
+        max_answer: octets of one answer.
+        json_answers: an answer with status 200 that is not JSON is no answer.
+        credentials: the next step when the server refuses them.
     """
 
     def __init__(
@@ -72,8 +89,13 @@ class API:
         wall: Callable[[], float],
         ca_file: str = "",
         transport: httpx.BaseTransport | None = None,
+        *,
+        max_answer: int = MAX_ANSWER,
+        json_answers: bool = True,
+        credentials: str = "check the provider's key and its permissions on the server",
     ) -> None:
         self._url = url
+        self._max_answer, self._json_answers, self._credentials = max_answer, json_answers, credentials
         self._timeout = timeout
         self._steady = steady
         self._wall = wall
@@ -88,14 +110,15 @@ class API:
         return self._call("GET", target, path, headers, None)
 
     def write(self, target: str, method: str, path: str, headers: Mapping[str, Secret], body: object) -> Reply:
-        """Send JSON with PATCH, POST, PUT or DELETE.
+        """Send JSON with PATCH, POST, PUT or DELETE. A `body` of bytes is JSON already.
 
         Raises:
             Unreachable: it was not sent, or the server did not process it (429, 503).
             OutcomeUnknown: it was sent and there is no answer, or the server failed while processing it (other 5xx).
             Rejected: the server refuses the credentials (401, 403).
         """
-        return self._call(method, target, path, headers, json.dumps(body).encode())
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        return self._call(method, target, path, headers, content)
 
     def close(self) -> None:
         """Close connections. May be called twice, and the API used again."""
@@ -129,8 +152,8 @@ class API:
                 raise httpx.DecodingError("its answer is compressed, which was not asked for")
             for piece in response.iter_raw():
                 answer += piece
-                if len(answer) > MAX_ANSWER:
-                    raise httpx.ReadError(f"its answer has more than {MAX_ANSWER} octets")
+                if len(answer) > self._max_answer:
+                    raise httpx.ReadError(f"its answer has more than {self._max_answer} octets")
                 if self._steady() > end:
                     raise httpx.ReadTimeout(f"its answer was not complete after {WHOLE * self._timeout / SECOND:g} s")
             return response.status_code, response.headers, bytes(answer)
@@ -161,21 +184,20 @@ class API:
             raise Unreachable(target, cause, f"retried automatically in {seconds} s", left)
 
     def _judged(self, target: str, writing: bool, status: int, headers: httpx.Headers, answer: bytes) -> Reply:
-        reply = Reply(status, _json(answer))
+        reply = Reply(status, _json(answer), _NEXT_PAGE.search(headers.get("Link", "")) is not None)
         said = f"{self._url} answers {status}{f' ({reply.error_text})' if reply.error_text else ''}"
-        if status in (429, 503):
-            wait = self._patience(headers.get("Retry-After", ""))
+        if status in (429, 503) or (status == 403 and _over_its_rate(headers)):
+            wait = self._patience(headers.get("Retry-After", "")) or self._until_reset(headers)
             self._not_before = max(self._not_before, self._steady() + wait * SECOND)
             asks = f" and asks to wait {wait} s" if wait else ""
             raise Unreachable(target, said + asks, wait=wait * SECOND)
         if status >= 500:
             raise self._lost(target, writing, said)
         if status in (401, 403):
-            next_step = "check the provider's key and its permissions on the server"
-            raise Rejected(target, said, next_step, whole=True)
+            raise Refused(target, said, self._credentials, status)
         if 300 <= status < 400:
             raise Rejected(target, f"{said}: a redirect", "set url to the final URL", whole=True)
-        if status == 200 and reply.body is None:
+        if status == 200 and reply.body is None and self._json_answers:
             raise self._lost(target, writing, f"{said} without JSON")
         return reply
 
@@ -190,10 +212,23 @@ class API:
             return 0
         return min(max(0, int(until - self._wall() + 0.999)), MAX_PATIENCE)
 
+    def _until_reset(self, headers: httpx.Headers) -> int:
+        """Seconds until a spent rate is filled again: `X-RateLimit-Reset` or `RateLimit-Reset` in Unix time. 0 where it is not spent."""
+        for prefix in ("X-RateLimit", "RateLimit"):
+            reset = headers.get(f"{prefix}-Reset", "").strip()
+            if headers.get(f"{prefix}-Remaining", "").strip() == "0" and reset.isascii() and reset.isdigit():
+                return min(max(0, int(int(reset[:11]) - self._wall() + 0.999)), MAX_PATIENCE)
+        return 0
+
     def _lost(self, target: str, writing: bool, cause: str) -> ProviderError:
         if not writing:
             return Unreachable(target, f"no usable answer from {self._url}: {cause}")
         return OutcomeUnknown(target, f"the change was sent to {self._url}, then: {cause}", "retried automatically")
+
+
+def _over_its_rate(headers: httpx.Headers) -> bool:
+    """Whether a refusal (403) is one of rate, as GitHub answers: it names the time to wait, or that nothing of the rate is left."""
+    return "Retry-After" in headers or headers.get("X-RateLimit-Remaining", "").strip() == "0"
 
 
 def _header(target: str, name: str, secret: Secret) -> str:

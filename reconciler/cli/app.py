@@ -44,6 +44,7 @@ COMMANDS: dict[str, Entry] = {
     "release": Entry("override", "release", "Release what was drained or forced."),
     "get": Entry("get", "get", "List endpoints, requests, records, healthchecks or revisions."),
     "events": Entry("events", "events", "Show recent events."),
+    "notify": Entry("notify", "notify", "Send a test notice through the channels of the Instance."),
     "push": Entry("push", "push", "Report the state of a replica, from inside its container."),
     "destroy": Entry("destroy", "destroy", "Remove everything that this instance owns."),
 }

@@ -254,6 +254,17 @@ OVERRULED = _counter(
     _GROUP,
 )
 
+# --- notices --------------------------------------------------------------------------------------------------------------
+
+_GROUP = "Notices"
+NOTICES = _counter(
+    "notices",
+    ("channel", "outcome"),
+    "Messages by channel and outcome: `sent`, `failed` (a try in vain), `dropped`. The channel `forge` counts commit statuses.",
+    _GROUP,
+)
+NOTICES_WAITING = _gauge("notices_waiting", ("channel",), "Messages that wait to be sent, by channel.", _GROUP)
+
 # --- the program --------------------------------------------------------------------------------------------------------
 
 _GROUP = "The program"

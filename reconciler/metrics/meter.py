@@ -49,10 +49,16 @@ class Meter:
     Args:
         stats: the latest counters of the probe engine; None before the first ones.
         labels: added to every sample, for files that several instances on a host write.
+        waiting: how many messages wait in each channel.
     """
 
-    def __init__(self, stats: Callable[[], Stats | None], labels: Mapping[str, str] | None = None) -> None:
-        self._stats, self._constant = stats, dict(labels or {})
+    def __init__(
+        self,
+        stats: Callable[[], Stats | None],
+        labels: Mapping[str, str] | None = None,
+        waiting: Callable[[], Mapping[str, int]] = dict,
+    ) -> None:
+        self._stats, self._constant, self._waiting = stats, dict(labels or {}), waiting
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
         self._kept = {metric: _made(metric, self._registry) for metric in METRICS if _is_kept(metric)}
@@ -195,6 +201,7 @@ class Meter:
                 if self._read is None or self._read[0] is not last:
                     self._read = (last, state.gauges(*last))
                 gauges.update(self._read[1])
+            gauges[catalogue.NOTICES_WAITING] = {(name,): float(count) for name, count in self._waiting().items()}
             if ended:
                 gauges.pop(catalogue.LAST_TICK, None)
             parts = [self._text_of(metric, samples) for metric, samples in gauges.items() if samples]

@@ -6,7 +6,7 @@ All methods but `called` run on the loop's thread; none blocks or raises.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -46,6 +46,7 @@ class Monitoring:
         meter: None while metrics are off.
         moved: set when the listener of the Instance changed.
         stats: returns the latest counters of the probe engine.
+        waiting: returns how many messages wait in each channel.
         instance: the id of the Instance; empty while it is not known.
         last: the last tick.
         history: returns the audit, oldest row first; may raise StoreError.
@@ -57,6 +58,7 @@ class Monitoring:
         self.moved = asyncio.Event()
         self.listener: MetricsListener | None = None
         self.stats: Callable[[], Stats | None] = lambda: None
+        self.waiting: Callable[[], Mapping[str, int]] = dict
         self.history: Callable[[], Iterable[AuditRow]] = tuple
         self.instance = ""
         self.last: Tick | None = None
@@ -91,7 +93,10 @@ class Monitoring:
             self._ages = from_audit(self.history())
         except StoreError:
             self._ages = Ages()  # the ages begin now; the store reports its own failure
-        self.meter = Meter(self.stats, labels)
+        self.meter = Meter(self.stats, labels, self._waiting_now)
+
+    def _waiting_now(self) -> Mapping[str, int]:
+        return self.waiting()  # connected after the meter was made
 
     # --- decorators of the parts of the loop ----------------------------------------------------------------------
 
@@ -151,6 +156,13 @@ class Monitoring:
         with self._guarded():
             if self.meter is not None:
                 self.meter.count(catalogue.WEBHOOKS, result)
+
+    def noticed(self, channel: str, outcome: str) -> None:
+        """A message of a channel was sent, failed or was dropped. Called from any thread."""
+        with self._guarded():
+            meter = self.meter
+            if meter is not None:
+                meter.count(catalogue.NOTICES, channel, outcome)
 
     def ran(self, code: int) -> None:
         """The run has ended with this exit code."""

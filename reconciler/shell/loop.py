@@ -390,7 +390,8 @@ class Loop:
         if self.memory.error is not None and Rule.LEDGER_UNWRITABLE not in self.faults:
             self.wake.set("the state directory cannot be written")
         done, source_at = self.clock.now().steady, self.manifest_reload.read_at
-        tick = Tick(decision, self.desired, now, began, deciding, owned, commanded, done, source_at, complete)
+        commit = self.manifest_reload.commit
+        tick = Tick(decision, self.desired, now, began, deciding, owned, commanded, done, source_at, complete, commit)
         self.parts.monitor.ticked(tick)
         return decision
 

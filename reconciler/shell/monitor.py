@@ -18,7 +18,7 @@ class Tick(NamedTuple):
 
     `now` is the instant of the decision, `deciding` its duration (ns). `owned` are the ledger's rows of containers before the
     decision. `commanded` is when the calls of its steps had begun. `source_at` is the last complete read of the manifests in force.
-    `complete` says that every provider has been looked at.
+    `complete` says that every provider has been looked at. `commit` is that of the manifests in force; empty outside of git.
     """
 
     decision: Decision
@@ -31,6 +31,7 @@ class Tick(NamedTuple):
     ended: int
     source_at: int
     complete: bool
+    commit: str = ""
 
 
 class Monitor(Protocol):

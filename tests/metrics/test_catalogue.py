@@ -51,8 +51,8 @@ def tick_of(count: int) -> Tick:
     )
 
 
-def meter_of(tick: Tick) -> Meter:
-    meter = Meter(lambda: STATS)
+def meter_of(tick: Tick, **waiting: int) -> Meter:
+    meter = Meter(lambda: STATS, waiting=lambda: waiting)
     meter.ticked(tick, Ages().follow(tick))
     return meter
 
@@ -97,7 +97,7 @@ def test_names_are_unique_and_no_label_names_a_container():
 
 def test_every_metric_of_the_catalogue_is_exported_and_no_other():
     tick = tick_of(2)
-    meter = meter_of(tick)
+    meter = meter_of(tick, ops=1)
     everything_happened(meter, tick)
     names = {line.split()[2] for line in meter.text().decode().splitlines() if line.startswith("# TYPE ")}
     own = {name for name in names if name.startswith("reconciler_")}

@@ -1,0 +1,1 @@
+"""Notices: what operators are informed of, decided from what each decision shows. Pure."""

@@ -1,0 +1,1 @@
+"""Clients of forges: commit statuses, comments and merge requests."""
