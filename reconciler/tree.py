@@ -130,12 +130,17 @@ def resolve(sources: Sources, *, confined: bool = True, enforce: bool = True) ->
 
 
 def load_with_warnings(
-    path: Path, instance_file: Path | None = None, edited: Mapping[str, bytes] | None = None
+    path: Path,
+    instance_file: Path | None = None,
+    edited: Mapping[str, bytes] | None = None,
+    *,
+    check_files: bool = False,
 ) -> tuple[Desired, tuple[Problem, ...]]:
     """As `load`, with warnings about manifests that are valid but probably a mistake.
 
     Args:
         edited: contents that replace those of the files of these names.
+        check_files: check encrypted files of the tree that references name, without decrypting them.
     """
     resolved = load_tree(
         path,
@@ -144,6 +149,7 @@ def load_with_warnings(
         known_types=registry.known_types,
         template_support=registry.template_support,
         edited=edited,
+        check_files=check_files,
     )
     return resolved.desired, tuple(resolved.warnings)
 

@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from manifests.kinds.base import Manifest, Model, unique
+from manifests.kinds.secret_programs import Decryption, SecretCommand
 from manifests.kinds.secret_ref import SecretReference
 from manifests.kinds.secret_rule import SecretRule
 from manifests.types.durations import Duration
@@ -148,6 +149,14 @@ class InstanceSpec(Model):
         (),
         description="Secrets that manifests of the tree may refer to, each with the one place where. Only in a local document "
         "(`--instance`); by default none. Local documents need no rule.",
+    )
+    secret_commands: Annotated[Items[SecretCommand], unique("command", "name")] = Field(
+        (),
+        description="Programs that print secrets, for references `{command: NAME}`. Only in a local document (`--instance`).",
+    )
+    decryption: Decryption | None = Field(
+        None,
+        description="Identities and settings for files that SOPS or age has encrypted. Only in a local document (`--instance`).",
     )
     allow_process: Annotated[Items[Name], unique("workload")] = Field(
         (),

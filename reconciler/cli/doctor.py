@@ -13,11 +13,12 @@ from reconciler.exits import Exit
 @click.command(
     epilog="""\b
 For missing configuration doctor prints the lines to add. Warnings do not change the exit
-code.
+code. Every secret that the manifests name is resolved and never shown; those of the
+environment are read once, when reconcile starts.
 
 \b
 Exit codes: 0 all providers are ready, 3 invalid manifests, 6 a provider cannot be reached
-or lacks configuration.
+or lacks configuration, or a secret cannot be used.
 
 \b
 Examples:
@@ -39,8 +40,10 @@ def doctor(path: Path | None, instance_id: str, **raw: Any) -> Exit:
     from reconciler import wire  # noqa: PLC0415
 
     place, stored = chosen(path, options, instance_id)
-    findings = asyncio.run(wire.examine(place, stored))
-    well = all(finding.reached and not finding.missing for finding in findings)
+    findings, secrets = asyncio.run(wire.examine(place, stored))
+    ready = all(finding.reached and not finding.missing for finding in findings)
+    unusable = sum(1 for secret in secrets if not secret.usable)
+    well = ready and not unusable
     code = Exit.OK if well else Exit.UNFINISHED
     view = options.view
     if view.json:
@@ -56,7 +59,16 @@ def doctor(path: Path | None, instance_id: str, **raw: Any) -> Exit:
             }
             for finding in findings
         ]
-        view.document({"exit_code": int(code), "well": well, "providers": providers})
+        named = [
+            {
+                "secret": secret.secret,
+                "needed_by": list(secret.needed_by),
+                "usable": secret.usable,
+                "message": secret.message,
+            }
+            for secret in secrets
+        ]
+        view.document({"exit_code": int(code), "well": well, "providers": providers, "secrets": named})
         return code
     for finding in findings:
         mark = view.paint.good("ok") if finding.reached and not finding.missing else view.paint.bad("not ready")
@@ -67,7 +79,12 @@ def doctor(path: Path | None, instance_id: str, **raw: Any) -> Exit:
             view.out(*(f"    {part}" for part in line.split("\n")))
         for line in finding.warnings:
             view.out(f"    {view.paint.warn('warning:')} {line}")
+    for secret in secrets:
+        mark = view.paint.good("ok") if secret.usable else view.paint.bad("not usable")
+        view.out(f"{mark}: secret in {secret.secret}, for {', '.join(secret.needed_by)}: {secret.message}")
     count = sum(1 for finding in findings if not finding.reached or finding.missing)
-    verdict = "all providers are ready" if well else f"{count} of {len(findings)} providers are not ready"
+    verdict = "all providers are ready" if ready else f"{count} of {len(findings)} providers are not ready"
+    if unusable:
+        verdict += f"; {unusable} of {len(secrets)} secrets cannot be used"
     view.out(f"result: {verdict} (exit {int(code)})")
     return code
