@@ -144,9 +144,8 @@ def all_references(desired: Desired) -> Iterator[tuple[str, list[SecretSource]]]
         probes = [probe for probe in (main.startup, main.liveness, main.readiness) if probe is not None]
         yield workload.key, [source for probe in probes for source in _in_headers(probe.headers)]
     for policy in desired.policies:
-        for target in policy.targets:
-            if target.check is not None:
-                yield policy.key, list(_in_headers(target.check.headers))
+        if policy.check is not None:
+            yield policy.key, list(_in_headers(policy.check.headers))
     for check in desired.checks:
         yield check.key, list(_in_headers(check.check.headers))
     if desired.instance.metrics is not None and desired.instance.metrics.token is not None:
