@@ -34,7 +34,7 @@ _TEXT: tuple[tuple[re.Pattern[str], Marker], ...] = (
     (re.compile(r"-----BEGIN PGP MESSAGE-----"), _PGP),
     (re.compile(r"^\s*\$ANSIBLE_VAULT;\d", re.MULTILINE), _VAULT),
     (re.compile(r"^\0GITCRYPT\0"), _GIT_CRYPT),
-    (re.compile(r"^\s*[\"']?kind[\"']?\s*:\s*[\"']?SealedSecret\b", re.MULTILINE), SEALED),
+    (re.compile(r"(?:^|[{,])\s*[\"']?kind[\"']?\s*:\s*[\"']?SealedSecret\b", re.MULTILINE), SEALED),
 )
 """Marks that tools write around ciphertext. They count anywhere in a text where they cannot be a part of plain text."""
 

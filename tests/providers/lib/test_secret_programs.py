@@ -243,7 +243,7 @@ def test_a_changed_or_plain_or_foreign_sops_file_is_refused(sealed, tmp_path):
 @pytest.mark.server("age")
 def test_sops_sends_its_credentials_to_no_address_that_a_file_chooses(sealed, tmp_path):
     file = tmp_path / "tree/s.yaml"
-    vault = "    hc_vault:\n        - vault_address: http://127.0.0.1:9/\n          engine_path: t\n          key_name: k\n          created_at: \"2026-01-01T00:00:00Z\"\n          enc: x\n"
+    vault = '    hc_vault:\n        - vault_address: http://127.0.0.1:9/\n          engine_path: t\n          key_name: k\n          created_at: "2026-01-01T00:00:00Z"\n          enc: x\n'
     file.write_text(file.read_text().replace("sops:\n", f"sops:\n{vault}"))
     source = SecretSource(sops_file="s.yaml", sops_key="db.password")
     assert "keyServices: http://127.0.0.1:9" in str(refusal(source))
