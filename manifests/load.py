@@ -8,6 +8,7 @@ read_sources(path), resolve_sources(sources)  the same in two steps, for a calle
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import sha256
 
 from manifests.gc_pause import collector_paused
@@ -15,10 +16,13 @@ from manifests.kinds import Instance
 from manifests.kinds.source import Source
 from manifests.kinds.validate import validate
 from manifests.problems import Code, ManifestErrors, Problem, Where
+from manifests.resolve.ciphertext import encrypted_file
 from manifests.resolve.pod import TemplateSupport
 from manifests.resolve.provider import KnownTypes, SettingsModel
 from manifests.resolve.resolver import Resolved, any_field, resolve
 from manifests.source.directory import SourceFile, SourceTree, read_tree, with_contents
+from manifests.source.encrypted_file import MAX_BYTES
+from manifests.source.files_below import open_below
 from manifests.source.local import LocalDocuments, read_local
 from manifests.values.desired import Desired
 from manifests.values.pod import RELATIVE_WORKING_DIR
@@ -100,12 +104,14 @@ def resolve_sources(
     template_support: TemplateSupport = any_field,
     confined: bool = True,
     enforce: bool = True,
+    check_files: bool = False,
 ) -> Resolved:
     """Check and resolve the files of one read. Arguments and errors as `load`; also a failure of this program is a problem.
 
     `confined`: with local documents the tree reaches only what they allow. False: they only replace objects of the tree with the
     same identity, as they did before that rule; for manifests that came into force then.
     `enforce`: whether violations of the policy are problems. False: they only mark the workloads (`Workload.forbidden`).
+    `check_files`: check encrypted files of the tree that references name, without decrypting them.
     """
     with collector_paused():
         problems = list(sources.problems)
@@ -122,6 +128,7 @@ def resolve_sources(
                 problems=problems,
                 confined=confined,
                 enforce=enforce,
+                secret_files=partial(_secret_file, sources.tree.root) if check_files else None,
             )
         except ManifestErrors:
             raise
@@ -144,20 +151,38 @@ def load_tree(
     known_types: KnownTypes,
     template_support: TemplateSupport = any_field,
     edited: Mapping[str, bytes] | None = None,
+    check_files: bool = False,
 ) -> Resolved:
-    """As `load`, with the warnings. `edited` holds, by file name, contents to read instead of those of the files."""
+    """As `load`, with the warnings.
+
+    `edited` holds, by file name, contents to read instead of those of the files. `check_files` as `resolve_sources`.
+    """
     sources = read_sources(path, instance_file)
     return resolve_sources(
         replace(sources, tree=with_contents(sources.tree, edited or {})),
         settings_model=settings_model,
         known_types=known_types,
         template_support=template_support,
+        check_files=check_files,
     )
+
+
+def _secret_file(root: str, path: str) -> bytes | str:
+    """The content of an encrypted file of the tree, or why it cannot be used."""
+    try:
+        with open_below(root, path) as file:
+            return file.read(MAX_BYTES + 1)
+    except OSError as error:
+        return f"cannot be read: {(error.strerror or type(error).__name__).lower()}"
 
 
 def _documents(files: tuple[SourceFile, ...], problems: list[Problem]) -> list[Document]:
     documents: list[Document] = []
     for file in files:
+        encrypted = encrypted_file(file)
+        if encrypted is not None:
+            problems.append(encrypted)
+            continue
         read, wrong = read_file(file.name, file.data)
         documents += read
         problems += wrong

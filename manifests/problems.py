@@ -68,6 +68,8 @@ class Code(StrEnum):
     NOT_ALLOWED = "not-allowed"
     POLICY_VIOLATION = "policy-violation"
     LOCAL_ONLY = "local-only"
+    CIPHERTEXT = "ciphertext"
+    BAD_SECRET_FILE = "bad-secret-file"  # noqa: S105  (a code, not a password)
     SECRET_NOT_ALLOWED = "secret-not-allowed"  # noqa: S105  (a code, not a password)
     PROCESS_NOT_ALLOWED = "process-not-allowed"
     NOT_INSTALLED = "not-installed"
@@ -141,6 +143,8 @@ MEANINGS: dict[Code, str] = {
     Code.NOT_ALLOWED: "The Guard does not allow this command.",
     Code.POLICY_VIOLATION: "The policy of the Guard, or its default with local documents, does not allow this.",
     Code.LOCAL_ONLY: "With local documents (`--instance`), only they may declare this.",
+    Code.CIPHERTEXT: "A text is ciphertext that was not decrypted, or a placeholder that stands for a removed secret.",
+    Code.BAD_SECRET_FILE: "An encrypted file is missing, is not encrypted, or has no such key.",
     Code.SECRET_NOT_ALLOWED: "No rule of the local Instance lets the tree use this secret here.",
     Code.PROCESS_NOT_ALLOWED: "The local Instance does not let this workload of the tree run programs on the host.",
     Code.NOT_INSTALLED: "A required optional Python package is not installed.",
@@ -174,6 +178,7 @@ HIDES_DOCUMENTS = frozenset(
         Code.NOT_A_MANIFEST,
         Code.UNKNOWN_VERSION,
         Code.UNKNOWN_KIND,
+        Code.CIPHERTEXT,
     }
 )
 """Codes after which documents may be missing: an unknown name is no problem then, because its object may be among them."""

@@ -182,12 +182,17 @@ def resolve(sources: Sources, *, confined: bool = True, enforce: bool = True) ->
 
 
 def load_with_warnings(
-    path: Given, instance_file: Path | None = None, edited: Mapping[str, bytes] | None = None
+    path: Given,
+    instance_file: Path | None = None,
+    edited: Mapping[str, bytes] | None = None,
+    *,
+    check_files: bool = False,
 ) -> tuple[Desired, tuple[Problem, ...]]:
     """As `load`, with warnings about manifests that are valid but probably a mistake.
 
     Args:
         edited: contents that replace those of the files of these names.
+        check_files: check encrypted files of the tree that references name, without decrypting them.
     """
     sources = Location(path, instance_file).read()
     resolved = resolve_sources(
@@ -195,6 +200,7 @@ def load_with_warnings(
         settings_model=registry.settings_model,
         known_types=registry.known_types,
         template_support=registry.template_support,
+        check_files=check_files,
     )
     return resolved.desired, tuple(resolved.warnings)
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from manifests.problems import render
 from manifests.values.desired import SECOND, Desired, Role
 from providers import registry
-from providers.lib.secrets import on_resolve
+from providers.lib.secrets import define, on_resolve
 from providers.spi import Context, Provider
 from providers.wrappers.calls import Report
 from providers.wrappers.limited import Limits, limited
@@ -37,7 +37,7 @@ from reconciler.probes.engine import ProbeEngine
 from reconciler.shell import daemon_view, doctor
 from reconciler.shell.clock import SystemClock
 from reconciler.shell.daemon_view import DaemonView
-from reconciler.shell.doctor import Finding
+from reconciler.shell.doctor import Finding, SecretFinding
 from reconciler.shell.host_facts import InstanceTimeProber, InstanceTimeRuntime
 from reconciler.shell.instance_clock import InstanceClock
 from reconciler.shell.looks.triggers import FileTrigger, Wake
@@ -96,6 +96,7 @@ def build(
     `offset` is the steady time of the instance minus that of this host; `credentials` are what new containers push with; `report` gets
     every call. `untrusted`: only local documents' providers are asked.
     """
+    define(desired.instance.secret_programs, desired.root)
     by_role: dict[Role, dict[str, Provider]] = {role: {} for role in Role}
     for declared in desired.providers:
         if untrusted and not declared.local:
@@ -396,8 +397,16 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
                     await task
 
 
-async def examine(location: Location, stored: StartManifests | None = None) -> tuple[Finding, ...]:
-    """Check of every provider whether it is reachable and configured; read-only. Raises `ManifestErrors`.
+class Examined(NamedTuple):
+    """What `doctor` found: one finding per provider, and one per secret."""
+
+    providers: tuple[Finding, ...]
+    secrets: tuple[SecretFinding, ...]
+
+
+async def examine(location: Location, stored: StartManifests | None = None) -> Examined:
+    """Check of every provider whether it is reachable and configured, and of every secret whether it can be used; read-only.
+    Raises `ManifestErrors`.
 
     `stored` are manifests that take the place of those at the location.
     """
@@ -409,7 +418,8 @@ async def examine(location: Location, stored: StartManifests | None = None) -> t
         stack.callback(providers.close)
         runner = ThreadRunner()
         stack.callback(runner.close)
-        return await doctor.examine(desired, providers, runner)
+        found = await doctor.examine(desired, providers, runner)
+        return Examined(found, await runner.run(lambda: doctor.examine_secrets(desired)))
 
 
 class _NotesOnly:
@@ -516,7 +526,8 @@ async def make_plan(
             booted=clock.booted,
         )
         loop = Loop(parts)
-        loop.probing.probes_nothing = untrusted
+        loop.probing.probes_nothing = loop.secrets.resolves_nothing = untrusted
+        loop.secrets.other_environment = view is not None
         decision, observed, now = await loop.observe_once(deadline)
         if loop.stopping is not None:
             raise Stopped(loop.stopping)

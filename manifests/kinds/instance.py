@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field, model_validator
 from manifests.kinds.base import Manifest, Model, unique
 from manifests.kinds.forge import Forge
 from manifests.kinds.notifications import Channel
+from manifests.kinds.secret_programs import Decryption, SecretCommand
 from manifests.kinds.secret_ref import SecretReference
 from manifests.kinds.secret_rule import SecretRule
 from manifests.kinds.source import Source
@@ -124,6 +125,14 @@ class InstanceSpec(Model):
     source: Source | None = Field(
         None,
         description="Git repository of the manifests, which takes the place of PATH. Only in a local document (`--instance`).",
+    )
+    secret_commands: Annotated[Items[SecretCommand], unique("command", "name")] = Field(
+        (),
+        description="Programs that print secrets, for references `{command: NAME}`. Only in a local document (`--instance`).",
+    )
+    decryption: Decryption | None = Field(
+        None,
+        description="Identities and settings for files that SOPS or age has encrypted. Only in a local document (`--instance`).",
     )
     allow_process: Annotated[Items[Name], unique("workload")] = Field(
         (),

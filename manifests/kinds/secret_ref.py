@@ -1,30 +1,113 @@
-"""A reference to a secret: its place, never its value. Part of `Workload`; providers read the secret itself."""
+"""A reference to a secret: its place, never its value. Part of `Workload`, `Instance` and the settings of providers.
 
-from typing import Self
+What a reference needs beyond its place, such as programs and identities, stands in the Instance of local documents
+(`kinds/secret_programs.py`): the tree refers to it by name.
+"""
 
-from pydantic import Field, model_validator
+from typing import Annotated, Self
+
+from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from manifests.kinds.base import Model
 from manifests.types.engine import AbsolutePath
 from manifests.types.errors import bad_value
-from manifests.types.fields import EnvName
-from manifests.values.pod import SecretSource
+from manifests.types.fields import EnvName, Name, Shown
+from manifests.types.names import credential_name
+from manifests.types.paths import tree_or_absolute_path
+from manifests.values.secret_sources import SecretSource
+
+CredentialName = Annotated[
+    str,
+    AfterValidator(credential_name),
+    WithJsonSchema({"type": "string", "pattern": "^[A-Za-z0-9_.@:-]{1,255}$"}),
+    Shown("name of a credential"),
+]
+
+EncryptedPath = Annotated[str, AfterValidator(tree_or_absolute_path), Shown("path")]
+"""A file in the manifests' directory, where git keeps it, or an absolute path on the host."""
+
+
+def _key(value: str) -> str:
+    if not value or len(value) > 1000 or not value.isprintable() or "" in value.split("."):
+        raise bad_value(
+            f"'{value[:80]}' is not a path of keys", "write names with dots between them, such as db.password"
+        )
+    return value
+
+
+class SopsReference(Model):
+    """A value in a file that SOPS has encrypted."""
+
+    file: EncryptedPath = Field(
+        description="Encrypted file, relative to the manifests' directory, or an absolute path."
+    )
+    key: Annotated[str, AfterValidator(_key), Shown("path of keys")] | None = Field(
+        None,
+        description="Path of the value in the file, such as `db.password`; a number names an item of a list. By default the whole file.",
+    )
+
+
+class AgeReference(Model):
+    """A file that age has encrypted."""
+
+    file: EncryptedPath = Field(
+        description="Encrypted file, relative to the manifests' directory, or an absolute path."
+    )
+    identity: Name | None = Field(
+        None, description="Name of an identity in `decryption.identities` of the Instance; by default the only one."
+    )
+
+
+_FORMS = ("env", "file", "command", "credential", "sops", "age")
 
 
 class SecretReference(Model):
-    """Place of a secret: exactly one of `env` and `file`."""
+    """Place of a secret: exactly one of `env`, `file`, `command`, `credential`, `sops` and `age`."""
 
-    env: EnvName | None = Field(None, description="Variable of the reconciler's own environment.")
+    env: EnvName | None = Field(
+        None, description="Variable of the reconciler's own environment, which is read once, when the program starts."
+    )
     file: AbsolutePath | None = Field(
         None, description="File on the reconciler's host that is not readable by all users."
     )
+    command: Name | None = Field(
+        None, description="Name of a command in `secretCommands` of the Instance, which prints the secret."
+    )
+    credential: CredentialName | None = Field(
+        None, description="Name of a systemd credential of the reconciler's unit (`LoadCredential=`)."
+    )
+    sops: SopsReference | None = Field(None, description="A value in a file that SOPS has encrypted.")
+    age: AgeReference | None = Field(None, description="A file that age has encrypted.")
 
     @model_validator(mode="after")
     def _one(self) -> Self:
-        if (self.env is None) == (self.file is None):
-            raise bad_value("a secret must have exactly one of env and file", "write {env: NAME} or {file: /path}")
+        if sum(getattr(self, form) is not None for form in _FORMS) != 1:
+            raise bad_value(
+                f"a secret must have exactly one of {', '.join(_FORMS[:-1])} and {_FORMS[-1]}",
+                "write {env: NAME}, {file: /path} or another one of them",
+            )
         return self
 
     def source(self) -> SecretSource:
-        """The value for providers."""
-        return SecretSource(self.env or "", self.file or "")
+        """The value that is resolved."""
+        sops, age = self.sops, self.age
+        return SecretSource(
+            env=self.env or "",
+            file=self.file or "",
+            command=self.command or "",
+            credential=self.credential or "",
+            sops_file="" if sops is None else sops.file,
+            sops_key="" if sops is None else sops.key or "",
+            age_file="" if age is None else age.file,
+            identity="" if age is None else age.identity or "",
+        )
+
+
+def written(source: SecretSource) -> str:
+    """A reference as a manifest writes it, without braces: for hints."""
+    if source.sops_file:
+        return f"sops: {{file: {source.sops_file}{f', key: {source.sops_key}' if source.sops_key else ''}}}"
+    if source.age_file:
+        return f"age: {{file: {source.age_file}{f', identity: {source.identity}' if source.identity else ''}}}"
+    name, value = next(iter(source.fields().items()))
+    return f"{name}: {value}"

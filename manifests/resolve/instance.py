@@ -1,6 +1,7 @@
 """From the checked Instance to its value. Called by `resolver.py`."""
 
 from manifests import kinds
+from manifests.kinds.instance import InstanceSpec
 from manifests.kinds.validate import Declared
 from manifests.problems import Code, Problem
 from manifests.resolve.notices import informed
@@ -8,6 +9,7 @@ from manifests.resolve.push import listener, needs_server
 from manifests.resolve.references import Scope
 from manifests.types.listen import split_address
 from manifests.values import desired
+from manifests.values.secret_sources import Decryption, SecretPrograms
 
 EXAMPLE = """\
 apiVersion: reconciler/v1
@@ -42,7 +44,16 @@ def instance(scope: Scope) -> desired.Instance | None:
         enhanced_liveness=spec.enhanced_liveness,
         allow_addresses=tuple(sorted(spec.allow_addresses)),
         informed=informed(declared[0], scope, manifest),
+        secret_programs=_secret_programs(declared[0], spec),
     )
+
+
+def _secret_programs(declared: Declared, spec: InstanceSpec) -> SecretPrograms:
+    """What runs for secrets. Files of a tree without local documents may name any key service: that tree is trusted like a script."""
+    commands = tuple(command.value() for command in spec.secret_commands)
+    if spec.decryption is not None:
+        return SecretPrograms(commands, spec.decryption.value())
+    return SecretPrograms(commands, Decryption(key_services=() if declared.local else None))
 
 
 def _metrics(declared: Declared, scope: Scope, manifest: kinds.Instance) -> desired.MetricsListener | None:

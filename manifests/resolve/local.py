@@ -14,7 +14,7 @@ from manifests import kinds
 from manifests.kinds.health_check import CheckFields
 from manifests.kinds.pod import EnvVar
 from manifests.kinds.probe import HTTPHeader
-from manifests.kinds.secret_ref import SecretReference
+from manifests.kinds.secret_ref import SecretReference, written
 from manifests.kinds.secret_rule import Destination, SecretRule
 from manifests.kinds.validate import Declared, Path, problem_at
 from manifests.problems import Code, Problem, key_path
@@ -70,13 +70,16 @@ def _check_no_rules(declared: Declared, instance: kinds.Instance, scope: Scope) 
     if declared.local:
         return
     spec = instance.spec
-    for field, given in (
+    fields = (
         ("secrets", spec.secrets),
+        ("secretCommands", spec.secret_commands),
+        ("decryption", spec.decryption),
         ("allowProcess", spec.allow_process),
         ("notifications", spec.notifications),
         ("forge", spec.forge),
         ("source", spec.source),
-    ):
+    )
+    for field, given in fields:
         if given:
             message = f"{declared.key}: spec.{field} does nothing in the tree, whose authors could change it"
             hint = "move this document out of the tree and pass it with --instance, or remove the field"
@@ -140,7 +143,7 @@ def _uses(declared: Declared) -> Iterator[_Use]:
     assert manifest is not None  # noqa: S101  (the caller has checked it)
     servers, host_header = _servers(manifest)
     workload = declared.name if declared.kind == "Workload" else ""
-    for path, owners, reference in _references(manifest, (), ()):
+    for path, owners, reference in references_in(manifest):
         header = next((owner.name for owner in owners if isinstance(owner, HTTPHeader)), "")
         if header or any(isinstance(owner, EnvVar) for owner in owners):
             yield _Use(path, reference, workload, header, servers, host_header)
@@ -148,8 +151,8 @@ def _uses(declared: Declared) -> Iterator[_Use]:
             yield _Use(path, reference)  # a field that no rule is for: refused
 
 
-def _references(
-    value: object, path: Path, owners: tuple[BaseModel, ...]
+def references_in(
+    value: object, path: Path = (), owners: tuple[BaseModel, ...] = ()
 ) -> Iterator[tuple[Path, tuple[BaseModel, ...], SecretReference]]:
     """Every reference below a value, wherever a kind has one: its path, the models around it, and itself."""
     if isinstance(value, SecretReference):
@@ -157,10 +160,10 @@ def _references(
     elif isinstance(value, BaseModel):
         fields = type(value).model_fields
         for name in value.model_fields_set:
-            yield from _references(getattr(value, name), (*path, fields[name].alias or name), (*owners, value))
+            yield from references_in(getattr(value, name), (*path, fields[name].alias or name), (*owners, value))
     elif isinstance(value, tuple):
         for index, item in enumerate(value):
-            yield from _references(item, (*path, index), owners)
+            yield from references_in(item, (*path, index), owners)
 
 
 def _servers(manifest: kinds.Manifest) -> tuple[tuple[_Server, ...], bool]:
@@ -196,7 +199,7 @@ def _server(check: CheckFields, address: str, host: str) -> _Server:
 
 def _allows(rule: SecretRule, use: _Use) -> bool:
     """Whether a rule lets the tree use a secret at this place."""
-    if (rule.env, rule.file) != (use.reference.env, use.reference.file):
+    if rule.source() != use.reference.source():
         return False
     if (rule.header or "").casefold() != use.header.casefold():
         return False
@@ -223,11 +226,9 @@ def _is_bound(destination: Destination | None, server: _Server) -> bool:
 
 
 def _report_secret(declared: Declared, use: _Use, scope: Scope, place: str) -> None:
-    source = f"env: {use.reference.env}" if use.reference.env is not None else f"file: {use.reference.file}"
-    what = (
-        f"environment variable {use.reference.env}" if use.reference.env is not None else f"file {use.reference.file}"
-    )
-    message = f"{declared.key}: {key_path(use.path)}: no local rule lets the tree use the secret in {what} here"
+    secret = use.reference.source()
+    source = written(secret)
+    message = f"{declared.key}: {key_path(use.path)}: no local rule lets the tree use the secret in {secret} here"
     rules = list(_missing_rules(source, use))
     if use.host_header:
         hint = "write host in the check instead of a Host header"

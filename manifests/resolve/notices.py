@@ -11,7 +11,7 @@ from manifests.problems import Code
 from manifests.resolve.references import Scope
 from manifests.values import notices
 from manifests.values.notices import ForgeType, Security, Topic
-from manifests.values.pod import SecretSource
+from manifests.values.secret_sources import SecretSource
 
 PORTS = {Security.STARTTLS: 587, Security.TLS: 465, Security.NONE: 25}
 """The ports of submission (RFC 6409), of submission over TLS (RFC 8314) and of relay (RFC 5321)."""

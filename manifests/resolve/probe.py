@@ -15,7 +15,7 @@ from manifests.problems import Code, did_you_mean
 from manifests.resolve.references import Scope
 from manifests.values import desired
 from manifests.values.desired import SECOND
-from manifests.values.pod import SecretSource
+from manifests.values.secret_sources import SecretSource
 
 GRPC_LIBRARY = "h2"
 """The HTTP/2 library of the extra `grpc`, which probes of kind grpc need."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from manifests.kinds.validate import Declared, validate
 from manifests.problems import HIDES_DOCUMENTS, Code, ManifestErrors, Problem
-from manifests.resolve import dns
+from manifests.resolve import ciphertext, dns
 from manifests.resolve.exclusive_claims import check_claims
 from manifests.resolve.guard import guard
 from manifests.resolve.instance import instance
@@ -21,6 +21,8 @@ from manifests.resolve.provider import KnownTypes, SettingsModel, provider
 from manifests.resolve.record_checks import check_records
 from manifests.resolve.record_list import record_list
 from manifests.resolve.references import Scope
+from manifests.resolve.secret_files import ReadFile, check_secret_files
+from manifests.resolve.secret_names import check_names as check_secret_names
 from manifests.resolve.service import Selection, check_shared_pools, service, services_of
 from manifests.resolve.workload import workload
 from manifests.source.directory import SourceTree
@@ -52,6 +54,7 @@ def resolve(
     problems: Iterable[Problem] = (),
     confined: bool = True,
     enforce: bool = True,
+    secret_files: ReadFile | None = None,
 ) -> Resolved:
     """Resolve the documents of a tree.
 
@@ -69,11 +72,14 @@ def resolve(
         confined: whether local documents confine the tree; without it they only replace.
         enforce: whether violations of the policy are problems. False: they only mark the workloads, so that manifests which were in force
             before the policy stay in force for what runs.
+        secret_files: reads encrypted files of the tree, to check them too; None leaves them to the run.
 
     Raises:
         ManifestErrors: there is any problem that is not a warning; it holds all of them.
     """
     known = list(problems)
+    documents, encrypted = ciphertext.without_data(documents, local or ())
+    known += encrypted
     hidden = any(problem.code in HIDES_DOCUMENTS for problem in known)
     if not documents and not hidden:
         hint = "check the path; to remove everything on purpose run `reconcile destroy`"
@@ -93,6 +99,9 @@ def resolve(
     scope.problems.extend(known)
     value = _desired(tree, scope, settings_model, known_types, template_support)
     check_reach(scope, template_support)
+    check_secret_names(scope)
+    if secret_files is not None:
+        check_secret_files(scope, secret_files)
     # With local documents their Guard alone has the policy, or its default.
     guards = [guard for guard in (declared if local is None else declared_locally) if guard.kind == "Guard"]
     policy = policy_of(guards[0] if guards else None, local=local is not None)
@@ -125,6 +134,7 @@ def _validate(documents: Iterable[Document]) -> tuple[list[Declared], list[Probl
     problems: list[Problem] = []
     for document in documents:
         try:
+            problems += ciphertext.texts(document)
             identified, wrong = validate(document)
         except Exception as error:  # noqa: BLE001  (a document that breaks a check must not end a daemon)
             problems.append(internal_problem(document.where, error))

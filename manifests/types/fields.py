@@ -41,37 +41,37 @@ _PORT_NAME = {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", "m
 
 # --- durations, numbers -------------------------------------------------------------------------------------------
 
-_AnyDuration = Annotated[Duration, PlainValidator(durations.parse_duration), _AS_TEXT, _DURATION]
+AnyDuration = Annotated[Duration, PlainValidator(durations.parse_duration), _AS_TEXT, _DURATION]
 
-Window = Annotated[_AnyDuration, AfterValidator(durations.between(SECOND, 7 * DAY)), Shown("duration, 1s to 7d")]
+Window = Annotated[AnyDuration, AfterValidator(durations.between(SECOND, 7 * DAY)), Shown("duration, 1s to 7d")]
 """A span in which events are counted, or after which they are forgotten."""
 
 Delay = Annotated[
-    _AnyDuration, AfterValidator(durations.between(100 * MILLISECOND, DAY)), Shown("duration, 100ms to 1d")
+    AnyDuration, AfterValidator(durations.between(100 * MILLISECOND, DAY)), Shown("duration, 100ms to 1d")
 ]
 """A waiting time that must not be zero."""
 
-Span = Annotated[_AnyDuration, AfterValidator(durations.between(0, 7 * DAY)), Shown("duration, 0s to 7d")]
+Span = Annotated[AnyDuration, AfterValidator(durations.between(0, 7 * DAY)), Shown("duration, 0s to 7d")]
 """A span that may be zero."""
 
-Deadline = Annotated[_AnyDuration, AfterValidator(durations.between(0, HOUR)), Shown("duration, 0s to 1h")]
+Deadline = Annotated[AnyDuration, AfterValidator(durations.between(0, HOUR)), Shown("duration, 0s to 1h")]
 """A longest waiting time; zero does not wait."""
 
 PollInterval = Annotated[
-    _AnyDuration, AfterValidator(durations.between(10 * SECOND, DAY)), Shown("duration, 10s to 1d")
+    AnyDuration, AfterValidator(durations.between(10 * SECOND, DAY)), Shown("duration, 10s to 1d")
 ]
 """Time between two questions to a remote of git: a forge counts them."""
 
-CallTimeout = Annotated[_AnyDuration, AfterValidator(durations.between(SECOND, HOUR)), Shown("duration, 1s to 1h")]
+CallTimeout = Annotated[AnyDuration, AfterValidator(durations.between(SECOND, HOUR)), Shown("duration, 1s to 1h")]
 """The longest time of one call over a network."""
 
 Interval = Annotated[
-    _AnyDuration, AfterValidator(durations.between(100 * MILLISECOND, HOUR)), Shown("duration, 100ms to 1h")
+    AnyDuration, AfterValidator(durations.between(100 * MILLISECOND, HOUR)), Shown("duration, 100ms to 1h")
 ]
 """Time between two repetitions."""
 
 TTL = Annotated[
-    _AnyDuration,
+    AnyDuration,
     AfterValidator(durations.whole_seconds),
     AfterValidator(durations.between(SECOND, 7 * DAY)),
     Shown("duration in whole seconds, 1s to 7d"),

@@ -92,3 +92,13 @@ def env_name(value: str) -> str:
     raise bad_value(
         f"'{value[:80]}' is not the name of a variable", "use letters, digits, '_', '-' and '.', with no digit first"
     )
+
+
+_CREDENTIAL = re.compile(r"[A-Za-z0-9_.@:-]{1,255}")
+
+
+def credential_name(value: str) -> str:
+    """The name of a systemd credential: a file name, so neither a path nor `.` or `..`."""
+    if _CREDENTIAL.fullmatch(value) and value.strip("."):
+        return value
+    raise bad_value(f"'{value[:80]}' is not the name of a credential", "write the name of LoadCredential= in the unit")

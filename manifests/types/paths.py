@@ -35,4 +35,9 @@ def absolute_path(value: str) -> str:
 
 def working_dir(value: str) -> str:
     """An absolute path, or a path inside the tree."""
+    return tree_or_absolute_path(value)
+
+
+def tree_or_absolute_path(value: str) -> str:
+    """A path inside the tree, or an absolute path, in normal form without `..`."""
     return absolute_path(value) if value.startswith("/") else relative_path(value)

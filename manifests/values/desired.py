@@ -23,9 +23,10 @@ from manifests.values.limits import (
 )
 from manifests.values.nodes import Nodes
 from manifests.values.notices import NOT_INFORMED, Informed
-from manifests.values.pod import DEFAULT_ENGINE, Engine, Live, SecretSource
+from manifests.values.pod import DEFAULT_ENGINE, Engine, Live
 from manifests.values.policy import DEFAULT_POLICY, Policy
 from manifests.values.rollouts import DEFAULT_ROLLOUT, Rollout, Strategy
+from manifests.values.secret_sources import NO_PROGRAMS, SecretPrograms, SecretSource
 from manifests.values.traffic import DEFAULT_PANIC, Panic, Ramp
 
 SECOND = 1_000_000_000
@@ -368,7 +369,8 @@ class Instance:
     """This installation. The intervals (ns) are those between two looks at each kind of provider.
 
     With `enhanced_liveness` foreign containers whose labels ask for it are restarted for their health.
-    `allow_addresses` are special networks, such as loopback, that health checks of names may probe.
+    `allow_addresses` are special networks, such as loopback, that health checks of names may probe. `secret_programs` are what gives
+    secrets by commands and decryption.
     """
 
     id: str
@@ -382,6 +384,7 @@ class Instance:
     enhanced_liveness: bool = False
     allow_addresses: tuple[str, ...] = ()
     informed: Informed = NOT_INFORMED
+    secret_programs: SecretPrograms = NO_PROGRAMS
 
 
 @dataclass(frozen=True)

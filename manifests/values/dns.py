@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from manifests.problems import NOWHERE, Where
-from manifests.values.pod import SecretSource
+from manifests.values.secret_sources import SecretSource
 
 _SECOND = 1_000_000_000
 

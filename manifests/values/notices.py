@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from manifests.values.pod import SecretSource
+from manifests.values.secret_sources import SecretSource
 
 
 class Topic(StrEnum):

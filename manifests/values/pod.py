@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+from manifests.values.secret_sources import SecretSource
+
 
 class PullPolicy(StrEnum):
     """When an image is pulled from its registry, with Kubernetes' values."""
@@ -42,14 +44,6 @@ class Live(NamedTuple):
     cpu: int = 0
     memory: int = 0
     restart: str = RuntimeRestart.UNLESS_STOPPED.value
-
-
-@dataclass(frozen=True, slots=True)
-class SecretSource:
-    """Where a secret is: a variable of the reconciler's environment, or an absolute path. Exactly one is not empty."""
-
-    env: str = ""
-    file: str = ""
 
 
 @dataclass(frozen=True, slots=True)

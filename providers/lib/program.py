@@ -135,6 +135,8 @@ def run(
         raise Missing(name, f"cannot be started: {reason.lower()}") from error
     with process:
         try:
+            with suppress(OSError, ValueError):  # it has ended already
+                resource.prlimit(process.pid, resource.RLIMIT_CORE, (0, 0))  # its memory may hold secrets
             if file_size:
                 with suppress(OSError, ValueError):  # it has ended already
                     resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (file_size, file_size))

@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 @click.command(
     epilog="""\b
 For missing configuration doctor prints the lines to add. Warnings do not change the exit
-code.
+code. Every secret that the manifests name is resolved and never shown; those of the
+environment are read once, when reconcile starts.
 
 \b
 Exit codes: 0 all providers are ready, 3 invalid manifests, 6 a provider cannot be reached
-or lacks configuration.
+or lacks configuration, or a secret cannot be used.
 
 \b
 Examples:
@@ -42,9 +43,12 @@ def doctor(path: "Given | None", instance_id: str, **raw: Any) -> Exit:
     from reconciler import wire  # noqa: PLC0415
 
     place, stored = chosen(path, options, instance_id)
-    findings = asyncio.run(wire.examine(place, stored))
+    findings, secrets = asyncio.run(wire.examine(place, stored))
     source = _source(place) if stored is None else None
-    well = all(finding.reached and not finding.missing for finding in (*findings, *([source] if source else ())))
+    ready = all(finding.reached and not finding.missing for finding in findings)
+    source_ready = source is None or (source.reached and not source.missing)
+    unusable = sum(1 for secret in secrets if not secret.usable)
+    well = ready and source_ready and not unusable
     code = Exit.OK if well else Exit.UNFINISHED
     view = options.view
     if view.json:
@@ -60,9 +64,19 @@ def doctor(path: "Given | None", instance_id: str, **raw: Any) -> Exit:
             }
             for finding in findings
         ]
-        checked = None if source is None else {**_fields(source), "address": str(place.path)}
-        document = {"exit_code": int(code), "well": well, "providers": providers}
-        view.document({**document, **({"source": checked} if checked else {})})
+        named = [
+            {
+                "secret": secret.secret,
+                "needed_by": list(secret.needed_by),
+                "usable": secret.usable,
+                "message": secret.message,
+            }
+            for secret in secrets
+        ]
+        document = {"exit_code": int(code), "well": well, "providers": providers, "secrets": named}
+        if source is not None:
+            document["source"] = {**_fields(source), "address": str(place.path)}
+        view.document(document)
         return code
     if source is not None:
         mark = view.paint.good("ok") if source.reached and not source.missing else view.paint.bad("not ready")
@@ -76,10 +90,15 @@ def doctor(path: "Given | None", instance_id: str, **raw: Any) -> Exit:
             view.out(*(f"    {part}" for part in line.split("\n")))
         for line in finding.warnings:
             view.out(f"    {view.paint.warn('warning:')} {line}")
+    for secret in secrets:
+        mark = view.paint.good("ok") if secret.usable else view.paint.bad("not usable")
+        view.out(f"{mark}: secret in {secret.secret}, for {', '.join(secret.needed_by)}: {secret.message}")
     count = sum(1 for finding in findings if not finding.reached or finding.missing)
-    verdict = "all providers are ready" if well else f"{count} of {len(findings)} providers are not ready"
-    if not well and not count:
-        verdict = "the source is not ready"
+    verdict = "all providers are ready" if ready else f"{count} of {len(findings)} providers are not ready"
+    if not source_ready:
+        verdict += "; the source is not ready"
+    if unusable:
+        verdict += f"; {unusable} of {len(secrets)} secrets cannot be used"
     view.out(f"result: {verdict} (exit {int(code)})")
     return code
 

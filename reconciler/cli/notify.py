@@ -1,12 +1,15 @@
 """`reconcile notify test`: sends a test notice through the channels of the Instance, and says what happened."""
 
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from reconciler.cli.options import Options, common_options, instance_option, path_argument, usage_error
+from reconciler.cli.given import path_argument, required
+from reconciler.cli.options import Options, common_options, instance_option, usage_error
 from reconciler.exits import Exit
+
+if TYPE_CHECKING:
+    from reconciler.tree import Given
 
 TEST = "test"
 
@@ -14,8 +17,7 @@ TEST = "test"
 @click.command(
     epilog="""\b
 Channels are spec.notifications of the Instance in local documents (--instance). The message is
-sent at once, also beside a running daemon; no limit counts it. Without CHANNEL every channel
-gets one.
+sent at once, also beside a running daemon; no limit counts it.
 
 \b
 Exit codes: 0 every channel took the message, 1 a channel did not, 3 invalid manifests,
@@ -24,17 +26,17 @@ Exit codes: 0 every channel took the message, 1 a channel did not, 3 invalid man
 \b
 Examples:
   reconcile notify test manifests/ --instance /etc/reconciler
-  reconcile notify test manifests/ ops --instance /etc/reconciler
+  reconcile notify test manifests/ --channel ops --instance /etc/reconciler
   reconcile notify test manifests/ -o json | jq '.channels[] | select(.sent == false)'
 """,
 )
 @click.argument("what", type=click.Choice([TEST]))
 @path_argument
-@click.argument("channel", required=False, default="")
+@click.option("--channel", default="", metavar="NAME", help="Only this channel; by default all.")
 @instance_option
 @common_options
-def notify(what: str, path: Path, channel: str, **raw: Any) -> Exit:
-    """Send a test notice through CHANNEL of the Instance, and report the result."""
+def notify(what: str, path: "Given | None", channel: str, **raw: Any) -> Exit:
+    """Send a test notice through the channels of the Instance, and report the result."""
     del what  # there is one so far
     options = Options.of(raw)
     from providers.lib.secrets import on_resolve  # noqa: PLC0415  (imported when it is needed)
@@ -44,7 +46,7 @@ def notify(what: str, path: Path, channel: str, **raw: Any) -> Exit:
     from reconciler.shell.clock import SystemClock  # noqa: PLC0415
     from reconciler.shell.secrets import SECRETS  # noqa: PLC0415
 
-    desired = tree.load(path, options.instance)
+    desired = tree.load(required(path, options, "reconcile notify test"), options.instance)
     channels = desired.instance.informed.channels
     names = [item.name for item in channels]
     if channel and channel not in names:

@@ -29,7 +29,8 @@ Without --instance the manifests are trusted like a script: plan asks every serv
 every socket and reads every secret that they name.
 
 \b
-Exit codes: 0 planned, 3 invalid manifests, 6 a provider cannot be read;
+Exit codes: 0 planned, 3 invalid manifests, 6 a provider or a secret cannot be read, 7 a secret
+that a container needs is missing or unusable;
 with --detailed-exitcode: 2 if and only if the plan has steps.
 
 \b
@@ -97,11 +98,16 @@ def show_plan(
     """Make the plan, print it, and return the exit code."""
     from reconciler.cli import run  # noqa: PLC0415  (imported when it is needed)
     from reconciler.cli.render.plan import plan_json, plan_lines  # noqa: PLC0415
+    from reconciler.core.model.reasons import Rule  # noqa: PLC0415
 
     place, stored = chosen(path, options, instance_id)
     run_intent = run.intent(place.path, options, approve=approve)
     made = run.make_plan(place.path, options, run_intent, place, stored)
-    code = exit_code(bool(made.plan.steps), unreadable=bool(made.decision.status.unknown), detailed=detailed)
+    rules = {hold.rule for hold in made.plan.holds}
+    unreadable = bool(made.decision.status.unknown) or Rule.SECRET_UNKNOWN in rules
+    code = exit_code(
+        bool(made.plan.steps), unreadable=unreadable, unusable=Rule.SECRET_UNUSABLE in rules, detailed=detailed
+    )
     if options.view.json:
         options.view.document(plan_json(made, code))
     else:
@@ -109,8 +115,13 @@ def show_plan(
     return code
 
 
-def exit_code(has_steps: bool, *, unreadable: bool, detailed: bool) -> Exit:
-    """The exit code of a plan. With `detailed` it is CHANGES exactly when there are steps; unreadable: a provider gave no answer."""
+def exit_code(has_steps: bool, *, unreadable: bool, detailed: bool, unusable: bool = False) -> Exit:
+    """The exit code of a plan. With `detailed` it is CHANGES exactly when there are steps.
+
+    unreadable: a provider or secret gave no answer. unusable: a secret is missing or unusable, which an operator must mend.
+    """
     if detailed and has_steps:
         return Exit.CHANGES
-    return Exit.UNFINISHED if unreadable else Exit.OK
+    if unreadable:
+        return Exit.UNFINISHED
+    return Exit.MANUAL if unusable else Exit.OK

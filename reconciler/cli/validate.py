@@ -41,7 +41,7 @@ def validate(path: "Given | None", **raw: Any) -> Exit:
     from reconciler import tree  # noqa: PLC0415
 
     try:
-        desired, warnings = tree.load_with_warnings(path, options.instance)
+        desired, warnings = tree.load_with_warnings(path, options.instance, check_files=True)
     except ManifestErrors as error:
         return _invalid(error, options.view)
     objects = [

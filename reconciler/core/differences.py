@@ -15,7 +15,7 @@ from reconciler.core.exits.grants import RESTARTS
 from reconciler.core.healing import restart_history
 from reconciler.core.health import overrides, precedence
 from reconciler.core.health.belief import Belief
-from reconciler.core.limits import backoff
+from reconciler.core.limits import backoff, secret_gate
 from reconciler.core.limits.backoff import Try
 from reconciler.core.model.instant import FOREVER, Now
 from reconciler.core.model.ledger import Grant, Ledger
@@ -35,11 +35,15 @@ _DOWN = {ContainerState.CREATED, ContainerState.EXITED}
 
 @dataclass(slots=True)
 class Differences:
-    """All candidates of containers, and the holds and waits that do not depend on the gates."""
+    """All candidates of containers, and the holds and waits that do not depend on the gates.
+
+    `blocked`: workloads of which no container can be created now, so that a failed one is restarted and not recreated.
+    """
 
     wants: list[Want] = field(default_factory=list)
     holds: list[Hold] = field(default_factory=list)
     waits: list[Wait] = field(default_factory=list)
+    blocked: frozenset[str] = frozenset()
 
     def disrupted(self) -> set[str]:
         """The keys of workloads with a candidate that would disrupt a container."""
@@ -91,6 +95,7 @@ def _unhealthy(group: Group, ordinal: int, belief: Belief, ledger: Ledger, out: 
         row is not None
         and replacement.active_is_declared(group)
         and not group.workload.forbidden  # nothing could take its place
+        and group.workload.key not in out.blocked
         and backoff.next_try(row.tries, group.workload, belief.fact) is Try.RECREATE
     ):
         kind, cause, message = Kind.RECREATE, Reason.RECREATE, f"{message} again after {row.tries} restarts in a row"
@@ -119,7 +124,8 @@ def _overdue(group: Group, belief: Belief, grants: Mapping[str, Grant], now: Now
     if belief.live is _FAIL:
         return False
     if fact.id not in grants:
-        fresh = current and replacement.active_is_declared(group) and not fact.adopted and not group.workload.forbidden
+        possible = not group.workload.forbidden and group.workload.key not in out.blocked
+        fresh = current and replacement.active_is_declared(group) and not fact.adopted and possible
         kind = Kind.RECREATE if fresh else Kind.RESTART
         out.wants.append(_want(group, mark.ordinal, kind, Reason.DRAIN_DEADLINE, message, belief))
     return True
@@ -415,7 +421,7 @@ def _live(workload: Workload, key: str, ordinal: int, fact: ContainerFact, ledge
 
 def find(snap: Snapshot, ledger: Ledger) -> Differences:
     """All candidates of all workloads, then the orphans."""
-    out, grants = Differences(), ledger.grants
+    out, grants = Differences(blocked=secret_gate.blocked(snap.desired, snap.observed.secrets)), ledger.grants
     steady, instance = snap.now.steady, snap.desired.instance.id
     for key, group in snap.roster.groups.items():
         workload = group.workload

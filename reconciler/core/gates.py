@@ -20,7 +20,7 @@ from reconciler.core.healing import restart_counters, restart_gates
 from reconciler.core.healing.restart_counters import RestartCounters
 from reconciler.core.health import precedence
 from reconciler.core.health.belief import Belief
-from reconciler.core.limits import approvals, backoff, pod_policy, prune_guard, suspensions, windows
+from reconciler.core.limits import approvals, backoff, pod_policy, prune_guard, secret_gate, suspensions, windows
 from reconciler.core.limits.prune_guard import Pruning
 from reconciler.core.limits.suspensions import Subject
 from reconciler.core.model.instant import FOREVER, instant, next_after
@@ -328,6 +328,10 @@ class _Gate:
         forbidden = pod_policy.hold(want, declared, self.desired, self.counters.ledger.grants.values())
         if forbidden is not None:
             return forbidden
+        if want.kind is not Kind.RECREATE or want.cause not in REPLACED:
+            unusable = secret_gate.hold(want, self.counters.snap.observed.secrets, self.now)
+            if unusable is not None:
+                return unusable
         match want.kind:
             case Kind.CREATE:
                 return self.create(want, workload)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from manifests.values.notices import Apprise, Channel, Mail
-from manifests.values.pod import SecretSource
+from manifests.values.secret_sources import SecretSource
 from providers.lib.secrets import SecretRef
 from reconciler.core.notices.model import Notice
 

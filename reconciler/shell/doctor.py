@@ -9,11 +9,14 @@ from dataclasses import dataclass
 
 from manifests.values.desired import Desired, Role
 from manifests.values.rollouts import Strategy
+from manifests.values.secret_sources import SecretSource
 from providers.errors import ProviderError
 from providers.facts import PoolFact
+from providers.lib.secrets import resolve
 from providers.spi import Provider
 from reconciler.core.traffic import fixed_weights
 from reconciler.shell.providers import Providers, Runner, innermost
+from reconciler.shell.secrets import all_references
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,40 @@ class Finding:
     summary: str
     missing: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SecretFinding:
+    """The result for one secret: which objects need it, whether it can be used, why not and the next step, or what to know about it."""
+
+    secret: str
+    needed_by: tuple[str, ...]
+    usable: bool
+    message: str
+
+
+def examine_secrets(desired: Desired) -> tuple[SecretFinding, ...]:
+    """One finding per secret that the manifests name, by its place. Blocks on files and programs; no value is in a finding."""
+    needed: dict[SecretSource, list[str]] = {}
+    for key, sources in all_references(desired):
+        for source in dict.fromkeys(sources):
+            needed.setdefault(source, []).append(key)
+    return tuple(
+        _secret(source, tuple(dict.fromkeys(keys)))
+        for source, keys in sorted(needed.items(), key=lambda item: str(item[0]))
+    )
+
+
+def _secret(source: SecretSource, keys: tuple[str, ...]) -> SecretFinding:
+    try:
+        resolve(source, keys[0])
+    except ProviderError as error:
+        tail = f"; next step: {error.next_step}" if error.next_step else ""
+        return SecretFinding(str(source), keys, False, f"{error.cause}{tail}")
+    except ValueError:
+        return SecretFinding(str(source), keys, False, "its name is not valid; next step: correct the reference")
+    known = "read once, when reconcile starts: a change counts after a restart" if source.env else "can be read"
+    return SecretFinding(str(source), keys, True, known)
 
 
 def _named(desired: Desired, role: Role, name: str) -> list[str]:

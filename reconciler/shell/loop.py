@@ -46,6 +46,7 @@ from reconciler.shell.providers import Providers
 from reconciler.shell.pushing.pushes import Pushing
 from reconciler.shell.report.reporting import Reporting
 from reconciler.shell.report.summary import Summary, pending, summarize
+from reconciler.shell.secret_watch import SecretWatch
 from reconciler.shell.store.directory import StoreError
 from reconciler.shell.store.ledger_store import LedgerStore
 from reconciler.shell.store.lock import Locked
@@ -68,6 +69,9 @@ FIRST_LOOKS = 5 * SECOND
 
 STALE = SECOND // 4
 """Time (ns) to store a decision after which news are taken into another one before its steps begin."""
+
+FIRST_SECRETS = 30.0
+"""Seconds that a single run waits for the first look at secrets: it sees only with them which containers have old values."""
 
 UNREADABLE_TRIES = 3
 """Failed looks after which a single run gives up on a provider."""
@@ -93,6 +97,7 @@ class Loop:
         self.looks = Looks(parts.providers, parts.runner, parts.clock, self.wake)
         self.manifest_reload = ManifestReload(parts, self.wake)
         self.probing = Probing(parts.prober, self.looks)
+        self.secrets = SecretWatch(parts.runner, parts.clock, self.wake, self.looks)
         self.probing.view = self.probing.name_targets.view = parts.view
         self.pushing = Pushing(self.looks, parts.clock, self.wake)
         self.evidence = EvidenceCollector(self.looks, self.memory, parts.clock, self.probing)
@@ -134,6 +139,7 @@ class Loop:
         self.ledger = try_again(self.ledger)
         end = self.clock.now().steady + within
         try:
+            await self.secrets.follow(self.desired, FIRST_SECRETS)
             await self._first_looks()
             while True:
                 decision = await self._tick()
@@ -189,6 +195,7 @@ class Loop:
             self.ledger = try_again(self.ledger)
         try:
             end = self.clock.now().steady + deadline
+            await self.secrets.follow(self.desired, deadline / SECOND)
             await self.looks.look_due()
             if by_endpoint(self.desired):  # a first decision gives the addresses to probe
                 self._decide(self._observed(), self.clock.now())
@@ -304,6 +311,7 @@ class Loop:
         await self.looks.settle()
         await self.manifest_reload.settle()
         await self.references.settle()
+        await self.secrets.settle()
         await self.probing.settle()
         await self.memory.close()
         for providers, _ in self._retired:
@@ -333,6 +341,8 @@ class Loop:
         self._check_engine(now)
         self._take_probes()
         self.looks.start_due()
+        await self.secrets.follow(self.desired)
+        self.secrets.start(now.steady)
         await asyncio.sleep(0)
         await self._retarget()
         now = self.clock.now()
@@ -543,6 +553,7 @@ class Loop:
             target_answers=dict(self.probing.name_targets.verdicts),
             references=dict(self.references.digests),
             faults=self.faults.holds(),
+            secrets=dict(self.secrets.problems),
             trials={generation: dict(answers) for generation, answers in self.probing.trials.items()},
             booted=self.parts.booted,
         )
@@ -717,10 +728,17 @@ class Loop:
             if self.memory.error is not None and Rule.LEDGER_UNWRITABLE not in self.faults:
                 return
             failing = bool(decision.ledger.step_failures)
-            upcoming = min(until, self.looks.next_due(), self.manifest_reload.due, self.references.due_at(failing))
+            upcoming = min(
+                until,
+                self.looks.next_due(),
+                self.manifest_reload.due,
+                self.references.due_at(failing),
+                self.secrets.due,
+            )
             await self.clock.sleep_until(upcoming, self.wake.event)
             now = self.clock.now()
             self.manifest_reload.start(now)
+            self.secrets.start(now.steady)
             if self.wake.asked or now.steady >= until:
                 return
             if failing and await self.references.refresh(self.desired):

@@ -14,11 +14,11 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import quote, quote_plus
 
-from manifests.values.desired import Desired
-from manifests.values.pod import SecretSource
+from manifests.values.desired import Desired, Template
+from manifests.values.secret_sources import SecretSource
 from providers.errors import ProviderError
 from providers.facts import ContainerFact, ProbeFact
-from providers.lib.secrets import SecretRef
+from providers.lib.secrets import SecretRef, resolve
 
 MASK = "***"
 
@@ -128,13 +128,37 @@ def masked_verdict(fact: ProbeFact) -> ProbeFact:
     return fact if detail == fact.detail else fact._replace(detail=detail)
 
 
-def references_of(desired: Desired) -> Iterator[tuple[str, list[SecretRef]]]:
+def references_of(desired: Desired) -> Iterator[tuple[str, list[SecretSource]]]:
     """The references to secrets in manifests, by the key of the provider or workload that has them."""
     for provider in desired.providers:
         yield provider.key, list(_in_settings(provider.settings))
     for workload in desired.workloads:
-        containers = (workload.template.container, *workload.template.sidecars)
-        yield workload.key, [_ref(source) for main in containers for _, source in main.engine.secret_env]
+        yield workload.key, secrets_of(workload.template)
+
+
+def all_references(desired: Desired) -> Iterator[tuple[str, list[SecretSource]]]:
+    """As `references_of`, with those in headers of probes and health checks, and of the Instance."""
+    yield from references_of(desired)
+    for workload in desired.workloads:
+        main = workload.template.container
+        probes = [probe for probe in (main.startup, main.liveness, main.readiness) if probe is not None]
+        yield workload.key, [source for probe in probes for source in _in_headers(probe.headers)]
+    for policy in desired.policies:
+        if policy.check is not None:
+            yield policy.key, list(_in_headers(policy.check.headers))
+    for check in desired.checks:
+        yield check.key, list(_in_headers(check.check.headers))
+    if desired.instance.metrics is not None and desired.instance.metrics.token is not None:
+        yield f"instance/{desired.instance.id}", [desired.instance.metrics.token]
+
+
+def _in_headers(headers: tuple[tuple[str, str | SecretSource], ...]) -> Iterator[SecretSource]:
+    yield from (value for _, value in headers if isinstance(value, SecretSource))
+
+
+def secrets_of(template: Template) -> list[SecretSource]:
+    """The secrets that the containers of a template need to be created."""
+    return [source for main in (template.container, *template.sidecars) for _, source in main.engine.secret_env]
 
 
 def learn(desired: Desired) -> None:
@@ -145,22 +169,21 @@ def learn(desired: Desired) -> None:
     for key, references in references_of(desired):
         for reference in references if key.startswith("workload/") else ():
             try:
-                SECRETS.add(reference.resolve(key).reveal())
+                SECRETS.add(resolve(reference, key).reveal())
             except (ProviderError, ValueError):
                 continue
 
 
-def _ref(source: SecretSource) -> SecretRef:
-    return SecretRef(env=source.env) if source.env else SecretRef(file=source.file)
+_FORMS = frozenset(SecretRef.model_fields)
 
 
-def _in_settings(value: Any) -> Iterator[SecretRef]:
-    """The references in a provider's settings: objects with `env` or `file` alone."""
+def _in_settings(value: Any) -> Iterator[SecretSource]:
+    """The references in a provider's settings: objects with one of the forms of a reference alone."""
     if isinstance(value, Mapping):
         given = {name: text for name, text in value.items() if text is not None}
-        if len(given) == 1 and given.keys() <= {"env", "file"}:
+        if len(given) == 1 and given.keys() <= _FORMS:
             try:
-                yield SecretRef.model_validate(given)
+                yield SecretRef.model_validate(given).source()
             except ValueError:
                 return
             return

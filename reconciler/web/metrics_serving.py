@@ -6,7 +6,7 @@ from functools import partial
 
 from manifests.values.desired import MetricsListener
 from providers.errors import ProviderError
-from providers.lib.secrets import SecretRef
+from providers.lib.secrets import resolve
 from reconciler.metrics.monitoring import Monitoring
 from reconciler.web.keep_open import keep_open, run_until_moved
 from reconciler.web.sockets import open_tcp
@@ -37,12 +37,12 @@ def _token(listener: MetricsListener, note: Callable[[str], None]) -> Callable[[
     """Reads the token at each use, so that a changed one counts at once; a problem is reported once, until it changes."""
     if listener.token is None:
         return None
-    reference = SecretRef(env=listener.token.env or None, file=listener.token.file or None)
+    source = listener.token
     reported: list[str] = []
 
     def read() -> str:
         try:
-            token = reference.resolve("metrics.token of the Instance").reveal()
+            token = resolve(source, "metrics.token of the Instance").reveal()
         except ProviderError as error:
             if reported != [str(error)]:
                 reported[:] = [str(error)]

@@ -44,7 +44,7 @@ def test_every_channel_gets_a_notice_and_the_result_is_shown(tree, local, reconc
 def test_one_channel_is_chosen_by_its_name(tree, local, reconcile):
     with hook() as chat, hook() as ops:
         file = local(channel("chat", chat.url), channel("ops", ops.url))
-        assert reconcile("notify", "test", tree, "ops", "--instance", file).code == 0
+        assert reconcile("notify", "test", tree, "--channel", "ops", "--instance", file).code == 0
     assert (len(chat.requests), len(ops.requests)) == (0, 1)
 
 
@@ -72,7 +72,7 @@ def test_a_secret_that_is_missing_is_named_by_its_place(tree, local, reconcile):
 
 def test_a_channel_that_does_not_exist_is_a_wrong_command_line(tree, local, reconcile):
     file = local(channel("chat", "https://hooks.example.com"))
-    done = reconcile("notify", "test", tree, "chta", "--instance", file)
+    done = reconcile("notify", "test", tree, "--channel", "chta", "--instance", file)
     assert done.code == 64
     assert "the Instance has no channel 'chta'" in done.err
     assert "channels: chat" in done.err

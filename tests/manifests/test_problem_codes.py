@@ -184,6 +184,10 @@ CASES: dict[Code, tuple[Break, str]] = {
         ),
         "mail.yaml:7:9",
     ),
+    Code.CIPHERTEXT: (
+        swap("web.yaml", WORKLOAD, "value: production", "value: 'ENC[AES256_GCM,data:eA==,type:str]'"),
+        "web.yaml:16:35",
+    ),
     Code.EARLY_TRAFFIC: (push_without_a_probe, "web.yaml:6:9"),
 }
 
@@ -223,7 +227,14 @@ def test_a_tree_without_manifests_has_its_own_code(content: str | None, tmp_path
 def test_every_code_has_a_test_and_a_meaning() -> None:
     elsewhere = {Code.PATH_NOT_FOUND, Code.EMPTY_TREE, Code.NOT_INSTALLED, Code.INTERNAL_ERROR}
     # These need local documents: `source/test_local.py` and `resolve/test_local.py`.
-    elsewhere |= {Code.UNSAFE_LOCAL, Code.LOCAL_ONLY, Code.SECRET_NOT_ALLOWED, Code.PROCESS_NOT_ALLOWED}
+    # Encrypted files: `resolve/test_secret_files.py`.
+    elsewhere |= {
+        Code.BAD_SECRET_FILE,
+        Code.UNSAFE_LOCAL,
+        Code.LOCAL_ONLY,
+        Code.SECRET_NOT_ALLOWED,
+        Code.PROCESS_NOT_ALLOWED,
+    }
     elsewhere |= {Code.SOURCE_UNREADABLE, Code.SOURCE_UNVERIFIED}  # need a repository: `tests/git/`
     assert set(CASES) | elsewhere == set(Code)
     assert list(MEANINGS) == list(Code)

@@ -219,7 +219,7 @@ def load_files(root: Path, files: dict[str, str | bytes]) -> Desired:
     return load_path(write(root, files))
 
 
-def problems_at(path: Path, instance_file: Path | None = None) -> tuple[Problem, ...]:
+def problems_at(path: Path, instance_file: Path | None = None, *, check_files: bool = False) -> tuple[Problem, ...]:
     """Everything that loading reports: the problems of an invalid tree, or the warnings of a valid one."""
     try:
         resolved = load_tree(
@@ -228,6 +228,7 @@ def problems_at(path: Path, instance_file: Path | None = None) -> tuple[Problem,
             settings_model=settings_model,
             known_types=known_types,
             template_support=template_support,
+            check_files=check_files,
         )
     except ManifestErrors as errors:
         return errors.problems

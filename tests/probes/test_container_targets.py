@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from manifests.values.desired import SECOND, Desired, Probe, ProbeKind, ProbeTLS
-from manifests.values.pod import SecretSource
+from manifests.values.secret_sources import SecretSource
 from providers.facts import (
     ContainerFact,
     ContainerState,

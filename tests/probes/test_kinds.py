@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from manifests.values.desired import ProbeKind, ProbeTLS
-from manifests.values.pod import SecretSource
+from manifests.values.secret_sources import SecretSource
 from providers.facts import ProbeValue
 from providers.lib.secrets import Secret
 from reconciler.probes.engine import ProbeEngine

@@ -8,7 +8,7 @@ import pytest
 
 from manifests.values.desired import SECOND, Desired
 from manifests.values.dns import Check, DNSPolicy, HealthCheck, Publish, Target
-from manifests.values.pod import SecretSource
+from manifests.values.secret_sources import SecretSource
 from providers.facts import ProbeFact, ProbeValue
 from reconciler.core.model.target_probe import TargetProbe
 from reconciler.probes.target import Target as ProbeTarget

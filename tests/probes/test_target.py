@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from manifests.values.desired import ProbeKind, ProbeTLS
-from manifests.values.pod import SecretSource
+from manifests.values.secret_sources import SecretSource
 from providers.lib.secrets import SHOWN, Secret
 from reconciler.probes import messages
 from reconciler.probes.messages import Spec

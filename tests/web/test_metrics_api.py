@@ -11,7 +11,8 @@ from dataclasses import replace
 
 import pytest
 
-from manifests.values.desired import SECOND, MetricsListener, SecretSource
+from manifests.values.desired import SECOND, MetricsListener
+from manifests.values.secret_sources import SecretSource
 from reconciler.metrics.monitoring import Monitoring
 from reconciler.metrics.pulse import LIMIT
 from reconciler.web.metrics_serving import serve_metrics

@@ -15,12 +15,13 @@ from manifests.values.privileges import printable
 from providers.actions import CreateContainer
 from providers.errors import Conflict, Foreign, Gone, OutcomeUnknown, ProviderError, Rejected
 from providers.facts import Mark, container_name
+from providers.lib.secrets import resolve
 from providers.runtime.docker.client import EngineClient, hint
 from providers.runtime.docker.container import EngineContainer
 from providers.runtime.docker.digest import source_of
 from providers.runtime.docker.observe import Observer
 from providers.runtime.docker.pull import Images
-from providers.runtime.docker.secrets import LABEL_SECRETS, secret_ref, secrets_label
+from providers.runtime.docker.secrets import LABEL_SECRETS, secrets_label
 from providers.runtime.docker.spec import add_action_fields, full_image, members_of, payload, primary_network
 
 BUILT_IN_NETWORKS = frozenset({"bridge", "podman", "default"})
@@ -190,7 +191,7 @@ def _check_sources(target: str, containers: Sequence[Container]) -> None:
 
 def _reveal(target: str, container: Container) -> dict[str, str]:
     """The values of a container's secret variables. Raises Rejected, Unreachable."""
-    return {name: secret_ref(source).resolve(target).reveal() for name, source in container.engine.secret_env}
+    return {name: resolve(source, target).reveal() for name, source in container.engine.secret_env}
 
 
 def _add_secrets_label(body: dict[str, Any], container: Container, values: dict[str, str]) -> None:

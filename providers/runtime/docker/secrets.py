@@ -15,9 +15,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-from manifests.values.pod import SecretSource
-from providers.errors import ProviderError
-from providers.lib.secrets import SecretRef
+from manifests.values.secret_sources import SecretSource
+from providers.lib.secrets import present
 from providers.runtime.docker.container import EngineContainer, Pod
 
 LABEL_SECRETS = "reconciler.secrets"
@@ -41,11 +40,6 @@ class Entry(NamedTuple):
     digest: bytes
 
 
-def secret_ref(source: SecretSource) -> SecretRef:
-    """The source as a reference that can be resolved."""
-    return SecretRef(env=source.env) if source.env else SecretRef(file=source.file)
-
-
 def secrets_label(container: str, sources: tuple[tuple[str, SecretSource], ...], values: Mapping[str, str]) -> str:
     """The label's text for one container; empty when it has no secrets.
 
@@ -57,8 +51,7 @@ def secrets_label(container: str, sources: tuple[tuple[str, SecretSource], ...],
     entries = {}
     for variable, source in sources:
         salt = os.urandom(16)
-        reference = {"env": source.env} if source.env else {"file": source.file}
-        entries[variable] = {**reference, "salt": salt.hex(), "scrypt": _scrypt(values[variable], salt).hex()}
+        entries[variable] = {**source.fields(), "salt": salt.hex(), "scrypt": _scrypt(values[variable], salt).hex()}
     return json.dumps({"container": container, "variables": entries}, sort_keys=True) if entries else ""
 
 
@@ -74,7 +67,7 @@ def read_label(text: str) -> tuple[Entry, ...]:
         return tuple(
             Entry(
                 f"{label['container']}/{variable}",
-                SecretSource(env=str(entry.get("env", "")), file=str(entry.get("file", ""))),
+                SecretSource(**{name: str(entry.get(name, "")) for name in SecretSource.__slots__}),
                 bytes.fromhex(entry["salt"]),
                 bytes.fromhex(entry["scrypt"]),
             )
@@ -149,10 +142,11 @@ class SecretLook:
         return self._secrets.compute(container, entry, value)
 
     def _resolve(self, source: SecretSource) -> str | None:
-        """The present value; None while it cannot be resolved."""
+        """The present value; None while it is not known. A look waits for no program: the loop runs them beside it."""
         if source not in self._values:
             try:
-                self._values[source] = secret_ref(source).resolve("secret").reveal()
-            except (ProviderError, ValueError):  # ValueError: another program wrote the label
-                self._values[source] = None
+                secret = present(source)
+            except ValueError:  # another program wrote the label
+                secret = None
+            self._values[source] = None if secret is None else secret.reveal()
         return self._values[source]

@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from manifests.values.secret_sources import SecretSource
 from providers.facts import ContainerFact, Generation, Known, PoolFact, ProbeFact, Probes, Unknown, ZoneFact
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.probe_context import Context
 from reconciler.core.model.push_fact import PushFact
 from reconciler.core.model.reasons import Hold
+from reconciler.core.model.secret_problem import SecretProblem
 from reconciler.core.model.source_problem import SourceProblem
 from reconciler.core.model.spec import Answer
 from reconciler.core.model.target_probe import TargetProbe
@@ -31,6 +33,7 @@ class Observed:
     or `provider/zone` with a call whose outcome is unknown after its time limit. under_way: the same for calls within their limit.
     contexts: parsed probe contexts on labels of foreign containers, by their text. trials: generation -> what was tried on it beside
     the probes that decide, by name (`replicas/specs`). references: digests of what the references of a provider or workload resolve to, by its key.
+    secrets: what is wrong with secrets that containers need, by their place; those that can be used are left out.
     faults: holds of the program as a whole, such as a full disk or manifests that cannot be read. booted: the steady instant at which
     this host booted; a moment before it is one of an earlier boot, or of another host.
     """
@@ -50,4 +53,5 @@ class Observed:
     trials: Mapping[Generation, Mapping[str, Answer]] = field(default_factory=dict)
     references: Mapping[str, str] = field(default_factory=dict)
     faults: tuple[Hold, ...] = ()
+    secrets: Mapping[SecretSource, SecretProblem] = field(default_factory=dict)
     booted: int = 0

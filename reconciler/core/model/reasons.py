@@ -143,6 +143,10 @@ class Rule(StrEnum):
     TEMPLATE_GONE = "TemplateGone"
     """A replica cannot be recreated, because its template is not declared any more."""
     SECRET_CHANGED = "SecretChanged"  # noqa: S105  (a name, not a password)
+    SECRET_UNUSABLE = "SecretUnusable"  # noqa: S105  (likewise)
+    """A secret that a container needs is missing, ciphertext or otherwise unusable, so it is not created."""
+    SECRET_UNKNOWN = "SecretUnknown"  # noqa: S105  (likewise)
+    """A secret that a container needs cannot be read now, so it is not created yet."""
     DRAIN_DEADLINE = "DrainDeadline"
     """A replica that pushed draining still runs after the deadline for that."""
     LEDGER_UNWRITABLE = "LedgerUnwritable"

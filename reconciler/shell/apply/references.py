@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from hashlib import blake2b
 
 from manifests.values.desired import SECOND, Desired
+from manifests.values.secret_sources import SecretSource
 from providers.errors import ProviderError
-from providers.lib.secrets import SecretRef
+from providers.lib.secrets import resolve
 from reconciler.core.model.instant import FOREVER
 from reconciler.shell.clock import Clock
 from reconciler.shell.providers import Runner
@@ -58,7 +59,7 @@ class References:
         changed, self.digests = digests != self.digests, digests
         return changed
 
-    async def _read(self, sources: Mapping[str, tuple[SecretRef, ...]]) -> dict[str, str]:
+    async def _read(self, sources: Mapping[str, tuple[SecretSource, ...]]) -> dict[str, str]:
         try:
             return await self._runner.run(lambda: _digests(sources, self._nonce)) if sources else {}
         except ProviderError:  # no thread can be started
@@ -75,14 +76,14 @@ class References:
         return self._again_at if failing and self.digests else FOREVER
 
 
-def _digests(sources: Mapping[str, tuple[SecretRef, ...]], nonce: bytes) -> dict[str, str]:
+def _digests(sources: Mapping[str, tuple[SecretSource, ...]], nonce: bytes) -> dict[str, str]:
     """The digests, by key. Runs on a thread."""
     digests: dict[str, str] = {}
     for key, refs in sources.items():
         total = blake2b(key=nonce, digest_size=16)
         for ref in refs:
             try:
-                value = ref.resolve(key).reveal()
+                value = resolve(ref, key).reveal()
             except ProviderError as error:
                 value = f"\x00{error.cause}"
             except ValueError:

@@ -13,9 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from manifests.values.desired import SECOND, Container, Desired, Probe
-from manifests.values.pod import SecretSource
+from manifests.values.secret_sources import SecretSource
 from providers.errors import ProviderError, Rejected, Unreachable
-from providers.lib.secrets import Secret, SecretRef
+from providers.lib.secrets import Secret, resolve
 from reconciler.core.model.spec import Spec
 from reconciler.probes.target import NO_INPUTS, ResolvedInputs
 from reconciler.shell.clock import Clock
@@ -154,8 +154,7 @@ def _revealed(value: Secret | str | None) -> str | None:
 def _fetch(key: Key) -> Secret | str:
     """Read one input. Raises `Rejected` or `Unreachable`; runs on a thread."""
     if isinstance(key, SecretSource):
-        ref = SecretRef(env=key.env) if key.env else SecretRef(file=key.file)
-        return ref.resolve("the header of a probe")
+        return resolve(key, "the header of a probe")
     root, path = key
     return _authorities(root, path)
 

@@ -11,7 +11,7 @@ from hashlib import blake2b
 
 from manifests.values.desired import Desired, Probe, ProbeTLS
 from manifests.values.dns import Publish
-from manifests.values.pod import SecretSource
+from manifests.values.secret_sources import SecretSource
 from providers.facts import Generation, ProbeFact, ProbeValue
 from reconciler.core.dns.target_health import target_probes
 from reconciler.core.model.dns_memory import CheckRow

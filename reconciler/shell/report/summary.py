@@ -49,6 +49,7 @@ MANUAL = {
     Rule.REVISION_NOT_ELIGIBLE,
     Rule.TEMPLATE_GONE,
     Rule.PROBE_UNPROVEN,
+    Rule.SECRET_UNUSABLE,
 }
 """Holds that only an operator ends."""
 

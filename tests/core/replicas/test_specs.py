@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from manifests.values.desired import SECOND, Backend, Desired, Port, Probe, ProbeKind
-from manifests.values.pod import SecretSource
+from manifests.values.secret_sources import SecretSource
 from providers.actions import RemoveContainer, RemoveEndpoint, SetWeight
 from providers.facts import Endpoint, MemberFact, PortFact, ProbeFact, ProbeValue
 from reconciler.core.decide import decide

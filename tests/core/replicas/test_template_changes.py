@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from manifests.values.desired import SECOND, Template
-from manifests.values.pod import SecretSource
+from manifests.values.secret_sources import SecretSource
 from reconciler.core.model import value_json
 from reconciler.core.replicas import template_changes
 from tests.core.replicas.test_templates import FULL

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from manifests.values.desired import Container, Engine, Port, Template
-from manifests.values.pod import Live, Mount, SecretSource, VolumeKind
+from manifests.values.pod import Live, Mount, VolumeKind
+from manifests.values.secret_sources import SecretSource
 from providers.facts import ContainerFact, ContainerState, MountFact, PortFact, Setup, fingerprint
 from reconciler.core.replicas.template_fit import differing, policy_kept
 from tests.builders import NOW, SEEN

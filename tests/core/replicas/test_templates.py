@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 
 from manifests.values.desired import SECOND, Container, Port, Probe, ProbeKind, ProbeTLS, Template
-from manifests.values.pod import Engine, Live, Mount, PullPolicy, SecretSource, Ulimit, VolumeKind
+from manifests.values.pod import Engine, Live, Mount, PullPolicy, Ulimit, VolumeKind
 from manifests.values.policy import PodPolicy, PodSecurity, Policy
 from manifests.values.rollouts import Rollout, Strategy, Supersede
+from manifests.values.secret_sources import SecretSource
 from providers.actions import CreateContainer, UpdateContainer
 from providers.facts import PortFact
 from reconciler.core.decide import decide

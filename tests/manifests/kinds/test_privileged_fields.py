@@ -51,6 +51,12 @@ OTHERWISE = {
     f"{CONTAINER}.workingDir": "inside the container, or below the manifests",
     f"{CONTAINER}.env[].valueFrom.secret.env": "secrets of the Instance",
     f"{CONTAINER}.env[].valueFrom.secret.file": "secrets of the Instance",
+    f"{CONTAINER}.env[].valueFrom.secret.command": "secrets and secretCommands of the Instance",
+    f"{CONTAINER}.env[].valueFrom.secret.credential": "secrets of the Instance",
+    f"{CONTAINER}.env[].valueFrom.secret.sops.file": "secrets and decryption of the Instance",
+    f"{CONTAINER}.env[].valueFrom.secret.sops.key": "secrets and decryption of the Instance",
+    f"{CONTAINER}.env[].valueFrom.secret.age.file": "secrets and decryption of the Instance",
+    f"{CONTAINER}.env[].valueFrom.secret.age.identity": "secrets and decryption of the Instance",
     "template.spec.networks": "networks of the engine; host and none are refused",
     "template.spec.volumes[].named": "a volume of the engine, whose driver the manifest cannot choose",
 }

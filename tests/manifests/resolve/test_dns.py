@@ -6,7 +6,7 @@ import pytest
 
 from manifests.values.desired import SECOND
 from manifests.values.dns import AllUnhealthy, Publish, Routing
-from manifests.values.pod import SecretSource
+from manifests.values.secret_sources import SecretSource
 from tests.manifests.trees import GOOD, POLICY, RECORD, load_files, problems_at, write
 
 HEAD = "apiVersion: reconciler/v1\nkind: DNSPolicy\nmetadata: {name: app}\nspec:\n  host: HOST\n  zone: example.com\n"

@@ -303,7 +303,7 @@ def test_rules_in_the_tree_are_refused_since_its_authors_could_change_them(tmp_p
     [
         ("{env: A}", "exactly one of workload and destination"),
         ("{env: A, workload: w, header: X, destination: {host: a.test}}", "exactly one of workload and destination"),
-        ("{workload: w}", "exactly one of env and file"),
+        ("{workload: w}", "exactly one of env, file"),
         ("{env: A, destination: {host: a.test}}", "needs the header"),
         ("{env: A, header: X, destination: {port: 80}}", "needs host or address"),
         ("{env: A, header: X, destination: {host: a.test, protocol: HTTP}}", "any server could answer"),

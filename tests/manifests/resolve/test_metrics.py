@@ -3,7 +3,8 @@
 import pytest
 
 from manifests.problems import Code
-from manifests.values.desired import MetricsListener, SecretSource
+from manifests.values.desired import MetricsListener
+from manifests.values.secret_sources import SecretSource
 from tests.manifests.trees import INSTANCE, PROVIDERS, WORKLOAD, load_files, problems_of
 
 

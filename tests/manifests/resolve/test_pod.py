@@ -6,7 +6,8 @@ import pytest
 
 from manifests.values.desired import Port, Template
 from manifests.values.image_ref import parse_image
-from manifests.values.pod import Engine, Live, Mount, PullPolicy, SecretSource, Ulimit, VolumeKind
+from manifests.values.pod import Engine, Live, Mount, PullPolicy, Ulimit, VolumeKind
+from manifests.values.secret_sources import SecretSource
 from tests.manifests.trees import ENGINE_PROVIDERS, GOOD, load_files, problems_of
 
 POD = """\
@@ -162,7 +163,7 @@ BAD = [
     ("image: envoy", "init: true", "need the field 'image'"),
     ("args: [serve]", "args: [serve]\n          privileged: true", "add the capabilities"),
     ('value: "on"}', 'value: "on", valueFrom: {secret: {env: X}}}', "exactly one of value and valueFrom"),
-    ("secret: {env: APP_TOKEN}", "secret: {}", "exactly one of env and file"),
+    ("secret: {env: APP_TOKEN}", "secret: {}", "exactly one of env, file"),
     ("file: /run/secrets/key", "file: run/key", "is not an absolute path"),
     ("workingDir: /srv", "workingDir: srv", "do not support 'workingDir (relative)'"),
     ("hostPort: 80, hostIP: 127.0.0.1", "hostIP: 127.0.0.1", "does nothing without hostPort"),

@@ -7,7 +7,7 @@ import pytest
 
 from manifests.problems import Code
 from manifests.values.desired import SECOND, Probe, ProbeKind, ProbeTLS
-from manifests.values.pod import SecretSource
+from manifests.values.secret_sources import SecretSource
 from tests.manifests.trees import ENGINE_PROVIDERS, GOOD, GUARD, WORKLOAD, load_files, problems_of
 
 LIVENESS = "httpGet: {path: /live, port: http}"

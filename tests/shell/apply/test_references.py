@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from manifests.values.desired import Desired, Provider, Role
-from manifests.values.pod import Engine, SecretSource
+from manifests.values.pod import Engine
+from manifests.values.secret_sources import SecretSource
 from reconciler.core.model.instant import FOREVER
 from reconciler.shell.apply.references import REFRESH, References
 from tests.inline_runner import InlineRunner

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from manifests.values.desired import Template
-from manifests.values.pod import SecretSource
+from manifests.values.secret_sources import SecretSource
 from providers.errors import Rejected
 from providers.facts import (
     container_name,

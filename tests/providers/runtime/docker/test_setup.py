@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from manifests.values.desired import Template
-from manifests.values.pod import Mount, SecretSource, VolumeKind
+from manifests.values.pod import Mount, VolumeKind
+from manifests.values.secret_sources import SecretSource
 from providers.facts import ContainerFact, MountFact, fingerprint
 from providers.runtime.docker.spec import payload
 from reconciler.core.replicas.template_fit import differing
