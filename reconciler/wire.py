@@ -23,6 +23,7 @@ from providers.wrappers.limited import Limits, limited
 from providers.wrappers.owned import OwnedRuntime, owned
 from providers.wrappers.push_credentials import CredentialedRuntime, shares_files
 from providers.wrappers.readonly import read_only
+from providers.wrappers.repository_files import RuntimeWithFiles
 from providers.wrappers.unasked import unasked
 from reconciler.core.decision import Decision, Plan
 from reconciler.core.forecast import forecast
@@ -52,6 +53,7 @@ from reconciler.shell.reporter import ProgressReporter, Reporter
 from reconciler.shell.secrets import SECRETS
 from reconciler.shell.source import StoredManifests
 from reconciler.shell.store.archive import mark_removed
+from reconciler.shell.store.file_store import FileStore
 from reconciler.shell.store.lock import Lock
 from reconciler.shell.store.memory import BlockingMemory, ReadOnlyMemory, StoreMemory, command_of
 from reconciler.shell.store.state_db import Store, StoreError
@@ -88,11 +90,12 @@ def build(
     credentials: Credentials | None = None,
     report: Report | None = None,
     untrusted: bool = False,
+    files: FileStore | None = None,
 ) -> Providers:
     """All providers that the manifests name, each with its wrappers: ownership inside, deadlines outside.
 
     `offset` is the steady time of the instance minus that of this host; `credentials` are what new containers push with; `report` gets
-    every call. `untrusted`: only local documents' providers are asked.
+    every call. `files` are what new containers mount of the repository; by default those in the state directory. `untrusted`: only local documents' providers are asked.
     """
     by_role: dict[Role, dict[str, Provider]] = {role: {} for role in Role}
     for declared in desired.providers:
@@ -102,7 +105,7 @@ def build(
         context = Context(desired.instance.id, str(state), declared.local, compare_secrets=not untrusted)
         provider = registry.create(declared.type, declared.name, declared.settings, context)
         by_role[declared.role][declared.name] = _wrapped(
-            provider, desired.instance.id, may_write, offset, credentials, report
+            provider, desired.instance.id, may_write, offset, credentials, report, files or FileStore(state)
         )
     # The registry has checked that each provider has the role its type promises.
     return Providers(by_role[Role.RUNTIME], by_role[Role.ENDPOINTS], by_role[Role.DNS])  # type: ignore[arg-type]
@@ -115,11 +118,13 @@ def _wrapped(
     offset: int,
     credentials: Credentials | None,
     report: Report | None,
+    files: FileStore,
 ) -> Provider:
     safe: Provider = owned(provider, instance)
     if isinstance(safe, OwnedRuntime):
         if credentials is not None:
             safe = CredentialedRuntime(safe, credentials.prepare, shares_files(provider))
+        safe = RuntimeWithFiles(safe, files)
         safe = InstanceTimeRuntime(safe, offset)
     return limited(safe if may_write else read_only(safe), Limits(report=report))
 
@@ -189,6 +194,7 @@ def _machinery(
     credentials: Credentials | None = None,
     report: Report | None = None,
     untrusted: bool = False,
+    files: FileStore | None = None,
 ) -> Iterator[tuple[Providers, ProbeEngine, Prober, ThreadRunner]]:
     """Providers, probe engine and threads of one run. All of them end with the run; containers keep running.
 
@@ -204,6 +210,7 @@ def _machinery(
             credentials=credentials,
             report=report,
             untrusted=untrusted,
+            files=files,
         )
         stack.callback(providers.close)
         runner = ThreadRunner()
@@ -245,6 +252,7 @@ async def run_once(
     desired = intent.applied_to(loaded)
     state = location.state_of(desired.instance.id)
     credentials = Credentials(state, host, desired.instance.push)
+    files = FileStore(state)
     lock_wait = min(LOCK_WAIT, within / SECOND)
     monitoring = monitoring or Monitoring(host)
     monitoring.instance = desired.instance.id
@@ -258,6 +266,7 @@ async def run_once(
             offset=memory.clock.offset,
             credentials=credentials,
             report=monitoring.called,
+            files=files,
         ) as (providers, engine, prober, runner),
     ):
         reporter.follow(providers.progress)
@@ -285,6 +294,7 @@ async def run_once(
             approve=intent.approve,
             who=intent.who,
             monitor=monitoring,
+            files=files,
             booted=clock.booted,
         )
         loop = Loop(parts)
@@ -320,6 +330,7 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
     desired = intent.applied_to(loaded)
     state = location.state_of(desired.instance.id)
     credentials = Credentials(state, host, desired.instance.push)
+    files = FileStore(state)
     monitoring, manager = Monitoring(host), from_environment()
     with (
         _locked_store(state, f"{WATCH} {location.path}", host, reporter, stays=True) as memory,
@@ -331,12 +342,19 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
             offset=memory.clock.offset,
             credentials=credentials,
             report=monitoring.called,
+            files=files,
         ) as (providers, engine, prober, runner),
     ):
         clock = memory.clock
         monitoring.follow_clock(clock)
         make = partial(
-            build, state=state, may_write=True, offset=clock.offset, credentials=credentials, report=monitoring.called
+            build,
+            state=state,
+            may_write=True,
+            offset=clock.offset,
+            credentials=credentials,
+            report=monitoring.called,
+            files=files,
         )
         _monitor(monitoring, memory, engine, desired)
         archive = archive_of(location, state, desired.instance.id, clock)
@@ -363,6 +381,7 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
             approve=intent.approve,
             who=intent.who,
             monitor=monitoring,
+            files=files,
             booted=clock.booted,
         )
         loop = Loop(parts)

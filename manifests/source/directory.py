@@ -4,6 +4,8 @@ It reads `*.yaml`, `*.yml` and `*.json` in the directory and below, in the order
 directories and the temporary files of editors; other files may stand beside the manifests. A link may not lead out of the
 directory. A file that cannot be read is a problem, never a gap.
 
+Files that volumes and `envFile` refer to are read with them (`file_sets.py`), and are no manifests.
+
 The given directory is the root of its set, also inside a git work tree: objects that were created from it and are no longer
 in it may be pruned. A single file is never a complete set.
 """
@@ -17,7 +19,9 @@ from hashlib import sha256
 from pathlib import Path
 
 from manifests.problems import Code, Problem
+from manifests.source.file_sets import covered, is_manifest, needed_paths, read_sets
 from manifests.source.identity import identity_of
+from manifests.values.files import FileSet
 from manifests.yaml.read import FILE_SIZE
 
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -49,6 +53,7 @@ class SourceTree:
         is_git: whether the path is inside a git work tree.
         files: sorted by name.
         problems: files and directories that could not be read.
+        sets: the files that the manifests refer to, sorted by path.
     """
 
     identity: str
@@ -58,10 +63,11 @@ class SourceTree:
     is_git: bool
     files: tuple[SourceFile, ...]
     problems: tuple[Problem, ...]
+    sets: tuple[FileSet, ...] = ()
 
     def digest(self) -> str:
         """The revision that belongs to the files."""
-        return digest(self.files)
+        return digest(self.files, self.sets)
 
 
 def read_tree(path: str | os.PathLike[str]) -> SourceTree:
@@ -77,12 +83,21 @@ def read_tree(path: str | os.PathLike[str]) -> SourceTree:
     if not real.is_dir():
         file, problems = read_one(real, real.name)
         files: tuple[SourceFile, ...] = (file,) if file else ()
-        return SourceTree(identity, str(real.parent), digest(files), False, is_git, files, tuple(problems))
+        return with_sets(SourceTree(identity, str(real.parent), "", False, is_git, files, tuple(problems)))
     walk = _Walk(str(real))
     walk.enter("", 0)
     walk.files.sort(key=lambda source: source.name)
     files = tuple(walk.files)
-    return SourceTree(identity, str(real), digest(files), True, is_git, files, tuple(sorted(walk.problems)))
+    return with_sets(SourceTree(identity, str(real), "", True, is_git, files, tuple(sorted(walk.problems))))
+
+
+def with_sets(tree: SourceTree) -> SourceTree:
+    """The tree with the files that its manifests refer to, read below its root now, and its revision with them."""
+    needed = needed_paths(tree.files)
+    if needed:
+        files = tuple(file for file in tree.files if is_manifest(file.data) or not covered(file.name, needed))
+        tree = replace(tree, files=files, sets=read_sets(tree.root, needed))
+    return replace(tree, revision=tree.digest())
 
 
 def with_contents(tree: SourceTree, contents: Mapping[str, bytes]) -> SourceTree:
@@ -90,15 +105,17 @@ def with_contents(tree: SourceTree, contents: Mapping[str, bytes]) -> SourceTree
     if not contents:
         return tree
     files = tuple(replace(file, data=contents.get(file.name, file.data)) for file in tree.files)
-    return replace(tree, files=files, revision=digest(files))
+    return replace(tree, files=files, revision=digest(files, tree.sets))
 
 
-def digest(files: tuple[SourceFile, ...]) -> str:
-    """The revision of a set of files: SHA-256 over names and contents, in the order given."""
+def digest(files: tuple[SourceFile, ...], sets: tuple[FileSet, ...] = ()) -> str:
+    """The revision of a set of files: SHA-256 over names and contents, in the order given, and over the sets that they refer to."""
     total = sha256()
     for file in files:
         total.update(sha256(file.name.encode("utf-8", "surrogateescape")).digest())
         total.update(sha256(file.data).digest())
+    for item in sets:
+        total.update(item.digest().encode())
     return total.hexdigest()
 
 

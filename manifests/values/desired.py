@@ -11,6 +11,7 @@ from functools import cached_property
 
 from manifests.problems import NOWHERE, Where
 from manifests.values.dns import DNSPolicy, HealthCheck, Record, RecordList
+from manifests.values.files import FileContents, FilesVolume
 from manifests.values.limits import (
     DEFAULT_ESCALATION,
     DEFAULT_MASS_FAILURE,
@@ -109,6 +110,7 @@ class Container:
     `argv` is command followed by args; empty = as the image says. `working_dir` is relative to the tree's root,
     or an absolute path inside the container; `.` is the runtime's default. `ports` of the main container are those of the
     whole pod. `engine` is for runtimes with images; `depends_on` names containers of the pod that start earlier.
+    `env_origins` says which of the variables are from an `envFile`: (name, `file:line`).
     """
 
     name: str
@@ -121,6 +123,7 @@ class Container:
     readiness: Probe | None = None
     engine: Engine = DEFAULT_ENGINE
     depends_on: tuple[str, ...] = ()
+    env_origins: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +132,8 @@ class Template:
 
     `container` is the main one, whose network namespace the `sidecars` share; these are in start order. `networks`: the
     replica has its address in the first one; none = the engine's default. `live` holds, in the order of the containers'
-    names, settings that the engine changes while they run; empty where the runtime has no such settings.
+    names, settings that the engine changes while they run; empty where the runtime has no such settings. `volumes` are those
+    that hold files of the repository; mounts of the kind FILES name them.
     """
 
     labels: tuple[tuple[str, str], ...]
@@ -140,6 +144,7 @@ class Template:
     sidecars: tuple[Container, ...] = ()
     networks: tuple[str, ...] = ()
     live: tuple[Live, ...] = ()
+    volumes: tuple[FilesVolume, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,6 +379,7 @@ class Desired:
     container port) pairs that select it. `prune`, `destroy` and `take_over` are the intent of the run: they come from the
     command line or the Instance and only ever allow more removals. `former` are the workloads that are removed on purpose:
     their drain and grace still apply. `apply_command` is the command line that applies these manifests again, for messages.
+    `file_contents` are the files of all volumes, by digest.
     """
 
     source: str
@@ -395,6 +401,7 @@ class Desired:
     records: tuple[Record, ...] = ()
     record_lists: tuple[RecordList, ...] = ()
     apply_command: str = "reconcile apply PATH --yes"
+    file_contents: Mapping[str, FileContents] = field(default_factory=dict, repr=False)
 
     @property
     def zones(self) -> frozenset[tuple[str, str]]:

@@ -46,7 +46,8 @@ def _changes(action: UpdateContainer) -> str:
         f"memory {live.memory or 'unlimited'} restart {live.restart}"
         for live in action.live
     ]
-    return "; ".join(joins + settings)
+    files = [f"files of {volume} {digest[:12]} {signal}" for volume, digest, signal in action.files]
+    return "; ".join(joins + settings + files)
 
 
 def describe(action: Action) -> str:

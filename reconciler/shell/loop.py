@@ -33,6 +33,7 @@ from reconciler.shell.apply.applier import Applier
 from reconciler.shell.apply.evidence import EvidenceCollector
 from reconciler.shell.apply.references import References
 from reconciler.shell.faults import RETRY, FailedDecisions, Faults
+from reconciler.shell.kept_files import KeptFiles
 from reconciler.shell.log_context import Reconciles
 from reconciler.shell.looks.facts import Looks
 from reconciler.shell.looks.triggers import Wake
@@ -93,6 +94,7 @@ class Loop:
         self.manifest_reload = ManifestReload(parts, self.wake)
         self.probing = Probing(parts.prober, self.looks)
         self.probing.view = self.probing.name_targets.view = parts.view
+        self.kept_files = KeptFiles(parts.files, parts.runner)
         self.pushing = Pushing(self.looks, parts.clock, self.wake)
         self.evidence = EvidenceCollector(self.looks, self.memory, parts.clock, self.probing)
         self.references = References(parts.runner, parts.clock)
@@ -229,6 +231,7 @@ class Loop:
         self.looks.remembered = self.parts.remembered | self.ledger.zones
         self.looks.owned = self.ledger.owned
         self.looks.set_desired(self.desired)
+        self.kept_files.offer(self.desired)
         self.pushing.set_desired(self.desired)
         self.pushing.restore(self.ledger, self.clock.now())
         self.manifest_reload.begin(self.clock.now())
@@ -300,6 +303,7 @@ class Loop:
         await asyncio.gather(*self._applying, *self._amending, *self._closing, return_exceptions=True)
         await self.looks.settle()
         await self.manifest_reload.settle()
+        await self.kept_files.settle()
         await self.references.settle()
         await self.probing.settle()
         await self.memory.close()
@@ -380,6 +384,8 @@ class Loop:
         if (self.pushing.waiting or not self.reporting.queued) and await self._synced():
             self.pushing.saved()
         self._look_at_failed()
+        if act and complete:
+            self.kept_files.ticked(decision, self.desired, self._observed)
         if not self._applying:
             await self.reporting.flush()
             if self.memory.error is None:
@@ -581,6 +587,7 @@ class Loop:
 
         def finished(step: Step, outcome: Outcome) -> None:
             self._outcomes.append((step, outcome, desired))
+            self.kept_files.ended(step)
             amending = self.evidence.add_end(step)
             if amending is not None:
                 self._amending.add(amending)
@@ -676,6 +683,7 @@ class Loop:
             self.looks.listen()
         self._basis += 1
         self.desired = desired
+        self.kept_files.offer(desired)
         self.looks.set_desired(desired)
         self.pushing.set_desired(desired)
         self._reconciles.manifests(desired.revision, self.manifest_reload.commit)

@@ -37,6 +37,7 @@ class Reason(StrEnum):
     TEMPLATE_CHANGED = "TemplateChanged"
     REVISION_FAILED = "RevisionFailed"
     SETTINGS_CHANGED = "SettingsChanged"
+    FILES_CHANGED = "FilesChanged"
     POLICY_LOST = "RestartPolicyLost"
     """The restart policy is `no` although another one is declared: a stop that did not happen, or a restart, left it so."""
     NETWORK_LOST = "NetworkLost"
@@ -141,6 +142,7 @@ class Rule(StrEnum):
     TEMPLATE_GONE = "TemplateGone"
     """A replica cannot be recreated, because its template is not declared any more."""
     SECRET_CHANGED = "SecretChanged"  # noqa: S105  (a name, not a password)
+    FILES_KEPT = "FilesKept"
     DRAIN_DEADLINE = "DrainDeadline"
     """A replica that pushed draining still runs after the deadline for that."""
     LEDGER_UNWRITABLE = "LedgerUnwritable"
