@@ -34,7 +34,7 @@ from reconciler.intent import Intent
 from reconciler.metrics.beat import beat
 from reconciler.metrics.monitoring import Monitoring
 from reconciler.probes.engine import ProbeEngine
-from reconciler.shell import daemon_view, doctor
+from reconciler.shell import daemon_view, doctor, file_diffs
 from reconciler.shell.clock import SystemClock
 from reconciler.shell.daemon_view import DaemonView
 from reconciler.shell.doctor import Finding
@@ -526,6 +526,8 @@ async def make_plan(
         if loop.stopping is not None:
             raise Stopped(loop.stopping)
         plan = forecast(desired, observed, now)
+        if not untrusted:  # what runs is none of the business of that author
+            plan = replace(plan, file_diffs=file_diffs.of_plan(desired, observed.runtimes, FileStore(state)))
         if view is not None:
             plan = replace(plan, holds=(*plan.holds, *view.only_there(decision, desired.revision)))
         return MadePlan(plan, decision, now, view)

@@ -13,7 +13,7 @@ from manifests.kinds.validate import Declared, Path
 from manifests.problems import Code
 from manifests.resolve.probe import all_ports, probe
 from manifests.resolve.references import Scope
-from manifests.resolve.repository_files import RepositoryFiles, repository_files, variables_of
+from manifests.resolve.repository_files import NO_FILES, RepositoryFiles, variables_of
 from manifests.resolve.template_revision import HASH_VERSION, template_revision
 from manifests.values import desired, pod
 from manifests.values.desired import SECOND
@@ -28,12 +28,13 @@ _SPEC: Path = ("spec", "template", "spec")
 _CONTAINER: Path = (*_SPEC, "containers", 0)
 
 
-def template(declared: Declared, scope: Scope, manifest: kinds.Workload) -> desired.Template:
-    """The template of a workload, with the ports of its probes looked up."""
+def template(
+    declared: Declared, scope: Scope, manifest: kinds.Workload, files: RepositoryFiles = NO_FILES
+) -> desired.Template:
+    """The template of a workload, with the ports of its probes looked up, and what it gets from files of the repository."""
     given = manifest.spec.template
     spec = given.spec
     main = spec.containers[0]
-    files = repository_files(declared, scope, spec)
     return desired.Template(
         labels=tuple(sorted(given.metadata.labels.items())),
         container=replace(
@@ -76,7 +77,6 @@ def _container(container: Container, spec: PodSpec, files: RepositoryFiles) -> d
         working_dir=container.working_dir,
         engine=_engine(container, spec),
         depends_on=container.depends_on,
-        env_origins=from_files.origins,
     )
 
 

@@ -54,6 +54,11 @@ class RepositoryFiles:
     volumes: Mapping[str, FilesVolume] = field(default_factory=dict)
     variables: Mapping[str, EnvFileVariables] = field(default_factory=dict)
 
+    @property
+    def origins(self) -> tuple[tuple[str, str, str], ...]:
+        """(container, variable, `file:line`) of every variable that is from a file."""
+        return tuple((name, *pair) for name, given in self.variables.items() for pair in given.origins)
+
 
 NO_FILES = RepositoryFiles()
 _NO_VARIABLES = EnvFileVariables()

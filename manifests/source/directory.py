@@ -13,7 +13,7 @@ in it may be pruned. A single file is never a complete set.
 import errno
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -91,12 +91,17 @@ def read_tree(path: str | os.PathLike[str]) -> SourceTree:
     return with_sets(SourceTree(identity, str(real), "", True, is_git, files, tuple(sorted(walk.problems))))
 
 
-def with_sets(tree: SourceTree) -> SourceTree:
-    """The tree with the files that its manifests refer to, read below its root now, and its revision with them."""
+def with_sets(tree: SourceTree, provide: Callable[[str], str] | None = None) -> SourceTree:
+    """The tree with the files that its manifests refer to, read below its root now, and its revision with them.
+
+    Args:
+        tree: the manifests, and other YAML and JSON files.
+        provide: makes the files at a path readable below the root, where not all of them are there, and returns why it cannot.
+    """
     needed = needed_paths(tree.files)
     if needed:
         files = tuple(file for file in tree.files if is_manifest(file.data) or not covered(file.name, needed))
-        tree = replace(tree, files=files, sets=read_sets(tree.root, needed))
+        tree = replace(tree, files=files, sets=read_sets(tree.root, needed, provide))
     return replace(tree, revision=tree.digest())
 
 

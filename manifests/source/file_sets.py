@@ -12,7 +12,7 @@ import os
 import posixpath
 import re
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Protocol
@@ -122,12 +122,16 @@ class _Unusable(Exception):
         self.cause, self.hint, self.missing = cause, hint, missing
 
 
-def read_sets(root: str, paths: Iterable[str]) -> tuple[FileSet, ...]:
-    """What is at each of these paths below a directory. Never raises, follows no link and waits for no pipe: see `FileSet.problem`."""
+def read_sets(root: str, paths: Iterable[str], provide: Callable[[str], str] | None = None) -> tuple[FileSet, ...]:
+    """What is at each of these paths below a directory. Never raises, follows no link and waits for no pipe: see `FileSet.problem`.
+
+    `provide` as in `directory.with_sets`.
+    """
     sets: list[FileSet] = []
     left = ALL_SIZE
     for path in paths:
-        read = _read_set(root, path)
+        failed = provide(path) if provide is not None else ""
+        read = _read_set(root, path) if not failed else FileSet(path, problem=failed, hint="")
         left -= sum(len(file.data) for file in read.files)
         if left < 0:
             cause = f"the files of all volumes and envFiles have more than {ALL_SIZE >> 20} MiB together"

@@ -110,7 +110,6 @@ class Container:
     `argv` is command followed by args; empty = as the image says. `working_dir` is relative to the tree's root,
     or an absolute path inside the container; `.` is the runtime's default. `ports` of the main container are those of the
     whole pod. `engine` is for runtimes with images; `depends_on` names containers of the pod that start earlier.
-    `env_origins` says which of the variables are from an `envFile`: (name, `file:line`).
     """
 
     name: str
@@ -123,7 +122,6 @@ class Container:
     readiness: Probe | None = None
     engine: Engine = DEFAULT_ENGINE
     depends_on: tuple[str, ...] = ()
-    env_origins: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +215,8 @@ class Workload:
     requests in flight for `drain_min`, at the latest `drain_max` after weight 0 (ns). `strategy` is also RECREATE where the
     template has a host port or an exclusive volume. `forbidden` is why the policy of the Guard does not allow the workload, which was in
     force before: what runs is kept, and nothing is created; empty = it is allowed. `restart_only` is never declared: the core sets it on a group of foreign
-    containers that are only restarted for their health.
+    containers that are only restarted for their health. `env_origins` says which variables are from an `envFile`: (container, variable,
+    `file:line`).
     """
 
     key: str
@@ -237,6 +236,7 @@ class Workload:
     push: Push | None = None
     adopt: Adopt | None = None
     restart_only: bool = False
+    env_origins: tuple[tuple[str, str, str], ...] = ()
     where: Where = NOWHERE
     forbidden: str = ""
 

@@ -2,12 +2,12 @@
 
 A template names volumes and digests. The files behind a digest are on the disk of the reconciler, in a directory that the template does
 not know: it is filled in here, between the decision and the call. For volumes that are changed while a container runs, the decorator says
-which files a container has been told about.
+which files a container knows of.
 """
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import ClassVar, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 from pydantic import BaseModel
 
@@ -36,6 +36,14 @@ class Files(Protocol):
         """Remember that this generation got its signal. Raises ProviderError."""
 
 
+class _Seen(NamedTuple):
+    """A container of the last look: the name that its directory has, and its fact before and after."""
+
+    name: str
+    fact: ContainerFact
+    shown: ContainerFact
+
+
 class RuntimeWithFiles:
     """A runtime whose containers get files of the repository."""
 
@@ -46,31 +54,29 @@ class RuntimeWithFiles:
         self.name = inner.name
         self.inner = inner
         self._files = files
-        self._names: dict[str, str] = {}
-        self._known: dict[str, tuple[ContainerFact, ContainerFact]] = {}
+        self._known: Mapping[str, _Seen] = {}
 
     def observe(self, names: Collection[str] | None = None) -> tuple[ContainerFact, ...]:
         """As the inner provider, with the files that containers know of. An unchanged fact stays the same object."""
         facts = self.inner.observe(names)
-        changeable = frozenset(self._files.changeable()) if any(fact.files for fact in facts) else frozenset()
-        return tuple(self._with_files(fact) for fact in facts) if changeable else facts
+        if not any(fact.files for fact in facts) or not self._files.changeable():
+            return facts
+        seen = {fact.id: self._with_files(fact) for fact in facts if fact.files}
+        # Never changed in place: looks run at the same time.
+        self._known = seen if names is None else {**self._known, **seen}
+        return tuple(seen[fact.id].shown if fact.id in seen else fact for fact in facts)
 
-    def _with_files(self, fact: ContainerFact) -> ContainerFact:
+    def _with_files(self, fact: ContainerFact) -> "_Seen":
         mark = fact.mark or fact.claim
-        if mark is None or not fact.files:
-            return fact
-        name = container_name(mark)  # an operator may have renamed it: its directory keeps the first name
+        name = (
+            container_name(mark) if mark is not None else fact.name
+        )  # its directory keeps the name before it was renamed
         shown = self._files.shown(name, fact.generation)
         files = tuple((volume, shown.get(volume, digest)) for volume, digest in fact.files)
-        self._names[fact.id] = name
-        if files == fact.files:
-            return fact
         before = self._known.get(fact.id)
-        if before is not None and before[0] is fact and before[1].files == files:
-            return before[1]
-        seen = replace(fact, files=files)
-        self._known[fact.id] = fact, seen
-        return seen
+        if before is not None and before.fact is fact and before.shown.files == files:
+            return before
+        return _Seen(name, fact, fact if files == fact.files else replace(fact, files=files))
 
     def perform(self, action: RuntimeAction) -> None:
         """Do the action; files are on the disk before a container that mounts them is created, or is sent its signal."""
@@ -79,7 +85,8 @@ class RuntimeWithFiles:
         if not isinstance(action, UpdateContainer) or not action.files:
             self.inner.perform(action)
             return
-        name = self._names.get(action.expect.container_id, action.name)
+        known = self._known.get(action.expect.container_id)
+        name = action.name if known is None else known.name
         volumes = [(volume, digest) for volume, digest, _ in action.files]
         self._files.change(name, volumes)
         self.inner.perform(action)

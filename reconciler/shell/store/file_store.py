@@ -59,14 +59,10 @@ class FileStore:
         """Where the files of a digest are."""
         return self._root / digest
 
-    def read(self, digest: str, file: str, most: int) -> bytes | None:
-        """The beginning of a file of a digest, at most `most` bytes; None when it is not kept."""
-        known = self._contents.get(digest)
-        if known is not None:
-            return next((item.data[:most] for item in known.files if item.name == file), None)
+    def contents(self, digest: str) -> Mapping[str, tuple[bytes, bool]] | None:
+        """The files of a digest that is kept: by name the content, and whether it may be executed. None where it is not kept."""
         try:
-            with (self.directory(digest) / file).open("rb") as opened:
-                return opened.read(most)
+            return {file.name: (file.data, file.executable) for file in _read_back(self.directory(digest))}
         except OSError:
             return None
 
@@ -94,7 +90,7 @@ class FileStore:
         """The directory of a digest, complete and as it was written. Raises Rejected, StoreError, OSError."""
         directory = self.directory(digest)
         if directory.is_dir():
-            if content_digest(_read_back(directory)) != digest:
+            if not _holds(directory, digest):
                 cause = f"the files in {directory} were changed after they were written"
                 raise Rejected(target, cause, "stop the containers that mount it, and remove the directory")
             return directory
@@ -127,11 +123,14 @@ class FileStore:
         before = _target(directory / DATA)
         new = f"..{digest}"
         if before != new:
-            _remove(directory / new)
-            staged = directory / "..new"
-            _remove(staged)
-            _write(staged, _read_back(self.directory(digest)))
-            staged.replace(directory / new)
+            if not _holds(
+                directory / new, digest
+            ):  # else they are those before the present ones, which may still be read
+                _remove(directory / new)
+                staged = directory / "..new"
+                _remove(staged)
+                _write(staged, _read_back(self.directory(digest)))
+                staged.replace(directory / new)
             names = {entry.name for entry in (directory / new).iterdir()}
             for name in sorted(names):
                 _link(directory, name, f"{DATA}/{name}")
@@ -168,8 +167,8 @@ class FileStore:
                 continue
             digest = target.removeprefix("..")
             row = signalled.get(volume)
-            told = row == [generation.container_id, generation.started_at, digest]
-            shown[volume] = digest if told or generation.started_at > link.lstat().st_mtime_ns else ""
+            signalled_now = row == [generation.container_id, generation.started_at, digest]
+            shown[volume] = digest if signalled_now or generation.started_at > link.lstat().st_mtime_ns else ""
         return shown
 
     def change(self, name: str, volumes: Collection[tuple[str, str]]) -> None:
@@ -273,6 +272,11 @@ def _write(directory: Path, files: Collection[SetFile]) -> None:
 def _read_back(directory: Path) -> tuple[SetFile, ...]:
     """The files of a directory. Raises OSError."""
     return tuple(sorted(_files(directory, "")))
+
+
+def _holds(directory: Path, digest: str) -> bool:
+    """Whether a directory has the files of a digest. Raises OSError."""
+    return directory.is_dir() and content_digest(_read_back(directory)) == digest
 
 
 def _files(directory: Path, below: str) -> Iterator[SetFile]:

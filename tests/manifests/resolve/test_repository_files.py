@@ -116,13 +116,12 @@ def test_what_needs_a_new_container_changes_the_revision(tmp_path: Path, files: 
 
 
 def test_variables_are_merged_in_order_and_env_wins(tmp_path: Path) -> None:
-    env = [{"name": "C", "value": "own"}]
-    container = web(
-        tmp_path, tree(envFile=["app.env", {"path": "more.env"}, {"path": "no.env", "required": False}], env=env)
-    ).template.container
+    files = ["app.env", {"path": "more.env"}, {"path": "no.env", "required": False}]
+    workload = web(tmp_path, tree(envFile=files, env=[{"name": "C", "value": "own"}]))
+    container = workload.template.container
     assert dict(container.env) == {"A": "1", "B": "3", "C": "own"}
     assert len(container.env) == 3
-    assert dict(container.env_origins) == {"A": "app.env:1", "B": "more.env:1"}
+    assert set(workload.env_origins) == {("app", "A", "app.env:1"), ("app", "B", "more.env:1")}
 
 
 def test_a_secret_in_env_overrides_a_variable_of_a_file(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from manifests.source.directory import read_tree, with_contents
+from manifests.source.directory import read_tree, with_contents, with_sets
 from manifests.source.file_sets import ALL_SIZE, SET_FILES, SET_SIZE, needed_paths, read_sets
 from manifests.values.files import FileSet
 from tests.manifests.trees import write
@@ -70,6 +70,22 @@ def test_mounted_files_are_no_manifests_and_manifests_are_no_mounted_files(tmp_p
     assert "conf/service.yaml" in [file.name for file in read_tree(tmp_path).files], "it does not vanish"
 
 
+def test_a_source_that_has_only_the_manifests_is_asked_for_the_files(tmp_path: Path) -> None:
+    write(tmp_path, {"web.json": manifest()})
+    asked: list[str] = []
+
+    def provide(path: str) -> str:
+        asked.append(path)
+        write(tmp_path, {"conf/a": "1"})
+        return "the mirror is damaged" if path == "a.env" else ""
+
+    before = read_tree(tmp_path)
+    env, conf = with_sets(before, provide).sets
+    assert asked == ["a.env", "conf"]
+    assert (env.problem, [file.name for file in conf.files]) == ("the mirror is damaged", ["a"])
+    assert with_sets(before, provide).revision != before.revision
+
+
 def test_content_modes_and_absence_are_part_of_the_revision(tmp_path: Path) -> None:
     write(tmp_path, {"web.json": manifest(), "other.txt": "x"})
     revisions = [read_tree(tmp_path).revision]
@@ -92,7 +108,7 @@ def test_content_modes_and_absence_are_part_of_the_revision(tmp_path: Path) -> N
     assert edited.revision == edited.digest() != revisions[-1]
 
 
-def test_the_revision_of_a_tree_without_such_files_is_that_of_earlier_versions(tmp_path: Path) -> None:
+def test_a_tree_without_such_files_has_the_revision_of_earlier_versions(tmp_path: Path) -> None:
     write(tmp_path, {"a.yaml": "1"})
     assert read_tree(tmp_path).revision == sha256(sha256(b"a.yaml").digest() + sha256(b"1").digest()).hexdigest()
 
