@@ -34,8 +34,13 @@ def _of(desired: Desired, workload: Workload, facts: list[ContainerFact], store:
         others = [digest for digest in others if digest != volume.digest]
         if not others:
             continue
-        before = store.contents(max(sorted(set(others)), key=others.count))
+        earlier = max(sorted(set(others)), key=others.count)
+        before = store.contents(earlier)
         declared = desired.file_contents.get(volume.digest)
         after: Contents = {file.name: (file.data, file.executable) for file in declared.files} if declared else {}
-        if before is not None:
+        if before is None:
+            why = "the earlier files are not kept, so they cannot be compared"
+            reaction = volume.on_change.value
+            yield FileDiff(workload.key, volume.name, "(all files)", earlier, volume.digest, reaction, (), why)
+        else:
             yield from file_diffs.compare(workload.key, volume.name, volume.on_change.value, before, after, secret_in)
