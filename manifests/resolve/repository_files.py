@@ -15,7 +15,7 @@ from manifests.problems import Code, Problem
 from manifests.resolve import dotenv
 from manifests.resolve.references import Scope
 from manifests.source.directory import SUFFIXES
-from manifests.source.file_sets import is_manifest
+from manifests.source.file_sets import SETS, is_manifest
 from manifests.values.files import (
     FileContents,
     FileSet,
@@ -98,7 +98,7 @@ def _read(declared: Declared, scope: Scope, path: str) -> FileSet | None:
 
 def _report(declared: Declared, scope: Scope, at: Path, path: str, given: FileSet | None) -> None:
     if given is None:
-        problem, hint = "it was not read: the tree refers to too many paths", "refer to fewer files"
+        problem, hint = f"it was not read: the tree refers to more than {SETS} paths", "refer to fewer files"
     else:
         problem, hint = given.problem, given.hint
     if given is not None and given.missing:
@@ -189,6 +189,7 @@ def _variables(declared: Declared, scope: Scope, container: Container, path: Pat
                 given = FileSet(given.path, problem="it is a directory", hint="write the path of a file")
             _report(declared, scope, at, env_file.path, given)
             continue
+        _warn_of_secrets(declared, scope, (SetFile(given.path, given.files[0].data),), at)
         for name, value, origin in _of_file(scope, given):
             values[name] = value, origin
     kept = {name: value for name, value in values.items() if name not in own}

@@ -14,7 +14,7 @@ import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from hashlib import sha256
 from typing import Any, Protocol
 
 from manifests.values.files import FileSet, SetFile
@@ -36,10 +36,12 @@ NAME_LENGTH = 1024
 """Longest path of a file below its set, in bytes."""
 
 _MANIFEST = re.compile(rb"reconciler(?:/|\\/|\\u002[fF]|\\x2[fF])v1")
-_FIELDS = re.compile(rb"files|envFile|\\[uUx]")
-"""What a manifest with such a field has in its text: the name of the field, or an escape that may spell it."""
+_ESCAPE = re.compile(rb"\\[uUx]")
 
-_CACHED = 512
+_CACHED = 1000
+"""Manifests whose paths are remembered, by the digest of their text."""
+
+_known: dict[bytes, frozenset[str]] = {}
 
 
 class NamedBytes(Protocol):
@@ -69,16 +71,28 @@ def needed_paths(files: Iterable[NamedBytes]) -> tuple[str, ...]:
     """
     needed: set[str] = set()
     for file in files:
-        if _FIELDS.search(file.data) and is_manifest(file.data):
+        if _may_refer(file.data):
             needed |= _paths_of(file.data)
     return tuple(sorted(needed)[:SETS])
 
 
-@lru_cache(maxsize=_CACHED)
+def _may_refer(data: bytes) -> bool:
+    """Whether a text may be a Workload with such a field: it has their names, or an escape that may spell them."""
+    named = (b"files" in data or b"envFile" in data) and b"Workload" in data
+    return (named or (b"\\" in data and _ESCAPE.search(data) is not None)) and is_manifest(data)
+
+
 def _paths_of(data: bytes) -> frozenset[str]:
     """The paths in one file: the source is read often and changes rarely, so each text is parsed once."""
-    documents, _ = read_file("", data)
-    return frozenset(path for document in documents for path in _of_document(document.value))
+    digest = sha256(data).digest()
+    paths = _known.get(digest)
+    if paths is None:
+        documents, _ = read_file("", data)
+        paths = frozenset(path for document in documents for path in _of_document(document.value))
+        if len(_known) >= _CACHED:
+            _known.clear()
+        _known[digest] = paths
+    return paths
 
 
 def _of_document(value: object) -> Iterator[str]:

@@ -206,6 +206,11 @@ def test_keys_and_ciphertext_in_files_are_a_warning(tmp_path: Path, content: str
     assert content not in warning.render()
 
 
+def test_ciphertext_in_a_file_of_variables_is_a_warning(tmp_path: Path) -> None:
+    (warning,) = warnings_of(tmp_path, {**tree(envFile="app.env"), "app.env": "A=ENC[AES256_GCM,data:x]\n"})
+    assert (warning.code, warning.path) == (Code.PLAIN_SECRET, "spec.template.spec.containers[0].envFile")
+
+
 def test_names_of_secrets_and_repeated_names_are_warnings_with_their_lines(tmp_path: Path) -> None:
     text = "KEYBOARD=us\nMONKEY=1\nDB_PASSWORD=hunter2\nAPI_TOKEN=\nA=1\nA=2\n"
     warnings = warnings_of(tmp_path, {**tree(envFile="app.env"), "app.env": text})
