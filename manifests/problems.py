@@ -81,6 +81,11 @@ class Code(StrEnum):
     UNSUPPORTED_TYPE = "unsupported-type"
     SUSPICIOUS_NAME = "suspicious-name"
     LARGE_SET = "large-set"
+    # files of the repository
+    UNUSABLE_FILES = "unusable-files"
+    ENV_FILE_SYNTAX = "env-file-syntax"
+    REPEATED_VARIABLE = "repeated-variable"
+    PLAIN_SECRET = "plain-secret"  # noqa: S105  (a code, not a password)
 
 
 WARNINGS = frozenset(
@@ -92,6 +97,8 @@ WARNINGS = frozenset(
         Code.EARLY_TRAFFIC,
         Code.SUSPICIOUS_NAME,
         Code.LARGE_SET,
+        Code.REPEATED_VARIABLE,
+        Code.PLAIN_SECRET,
     }
 )
 """Codes that do not make a tree invalid."""
@@ -156,6 +163,10 @@ MEANINGS: dict[Code, str] = {
     Code.UNSUPPORTED_TYPE: "The DNS provider cannot hold records of this type.",
     Code.SUSPICIOUS_NAME: "A name cannot be meant: it is an address, lacks its zone, or has it twice.",
     Code.LARGE_SET: "A record set does not fit into one DNS message, so resolvers get no answer.",
+    Code.UNUSABLE_FILES: "Files of the repository that a workload refers to are missing, are links, or are too many or too large.",
+    Code.ENV_FILE_SYNTAX: "A line of an `envFile` is not valid.",
+    Code.REPEATED_VARIABLE: "An `envFile` sets a variable twice; the last value counts.",
+    Code.PLAIN_SECRET: "A secret seems to be in a file of the repository, which is not a place for secrets.",
 }
 """One sentence for each code, for the generated reference."""
 

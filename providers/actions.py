@@ -86,7 +86,8 @@ class RemoveContainer:
 class UpdateContainer:
     """Give the containers of generation `expect` these settings and connect them to the networks `join`, while they run.
 
-    An empty `live` leaves the settings as they are. Set and connected already: success. Another generation, or limits for a
+    `files` are (volume, digest, signal): the container sees these files of the repository from now on, and its main process gets each
+    signal once. An empty `live` leaves the settings as they are. Set and connected already: success. Another generation, or limits for a
     container that does not run: Conflict. The restart policy can be changed in every state. A runtime without such settings:
     Rejected.
     """
@@ -97,6 +98,7 @@ class UpdateContainer:
     live: tuple[Live, ...]
     adopted: bool = False
     join: tuple[str, ...] = ()
+    files: tuple[tuple[str, str, str], ...] = ()
 
 
 RuntimeAction = CreateContainer | StartContainer | StopContainer | RemoveContainer | UpdateContainer

@@ -186,6 +186,8 @@ class ContainerFact:
         oom_at: wall-clock instant (ns) at which the kernel last killed one of its processes at its memory limit while it ran on
             (0 = never, or not known).
         unjoined: networks that a container with our mark was created for and is not connected to now.
+        files: (volume, digest) of the files of the repository that a container with our mark has; of a volume that changes while it
+            runs those that it knows of, empty while it needs a signal.
     """
 
     node: str
@@ -219,6 +221,7 @@ class ContainerFact:
     unjoined: tuple[str, ...] = ()
     last_end: EndFact | None = None
     oom_at: int = 0
+    files: tuple[tuple[str, str], ...] = ()
 
     @property
     def generation(self) -> Generation:

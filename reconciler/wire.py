@@ -23,6 +23,7 @@ from providers.wrappers.limited import Limits, limited
 from providers.wrappers.owned import OwnedRuntime, owned
 from providers.wrappers.push_credentials import CredentialedRuntime, shares_files
 from providers.wrappers.readonly import read_only
+from providers.wrappers.repository_files import RuntimeWithFiles
 from providers.wrappers.unasked import unasked
 from reconciler.core.decision import Decision, Plan
 from reconciler.core.forecast import forecast
@@ -34,7 +35,7 @@ from reconciler.metrics.beat import beat
 from reconciler.metrics.monitoring import Monitoring
 from reconciler.notify.attach import attach
 from reconciler.probes.engine import ProbeEngine
-from reconciler.shell import daemon_view, doctor
+from reconciler.shell import daemon_view, doctor, file_diffs
 from reconciler.shell.clock import SystemClock
 from reconciler.shell.daemon_view import DaemonView
 from reconciler.shell.doctor import Finding, SecretFinding
@@ -53,6 +54,7 @@ from reconciler.shell.reporter import ProgressReporter, Reporter
 from reconciler.shell.secrets import SECRETS
 from reconciler.shell.source import StoredManifests
 from reconciler.shell.store.archive import mark_removed
+from reconciler.shell.store.file_store import FileStore
 from reconciler.shell.store.lock import Lock
 from reconciler.shell.store.memory import BlockingMemory, ReadOnlyMemory, StoreMemory, command_of
 from reconciler.shell.store.state_db import Store, StoreError
@@ -90,11 +92,12 @@ def build(
     credentials: Credentials | None = None,
     report: Report | None = None,
     untrusted: bool = False,
+    files: FileStore | None = None,
 ) -> Providers:
     """All providers that the manifests name, each with its wrappers: ownership inside, deadlines outside.
 
     `offset` is the steady time of the instance minus that of this host; `credentials` are what new containers push with; `report` gets
-    every call. `untrusted`: only local documents' providers are asked.
+    every call. `files` are what new containers mount of the repository; by default those in the state directory. `untrusted`: only local documents' providers are asked.
     """
     define(desired.instance.secret_programs, desired.root)
     by_role: dict[Role, dict[str, Provider]] = {role: {} for role in Role}
@@ -105,7 +108,7 @@ def build(
         context = Context(desired.instance.id, str(state), declared.local, compare_secrets=not untrusted)
         provider = registry.create(declared.type, declared.name, declared.settings, context)
         by_role[declared.role][declared.name] = _wrapped(
-            provider, desired.instance.id, may_write, offset, credentials, report
+            provider, desired.instance.id, may_write, offset, credentials, report, files or FileStore(state)
         )
     # The registry has checked that each provider has the role its type promises.
     return Providers(by_role[Role.RUNTIME], by_role[Role.ENDPOINTS], by_role[Role.DNS])  # type: ignore[arg-type]
@@ -118,11 +121,13 @@ def _wrapped(
     offset: int,
     credentials: Credentials | None,
     report: Report | None,
+    files: FileStore,
 ) -> Provider:
     safe: Provider = owned(provider, instance)
     if isinstance(safe, OwnedRuntime):
         if credentials is not None:
             safe = CredentialedRuntime(safe, credentials.prepare, shares_files(provider))
+        safe = RuntimeWithFiles(safe, files)
         safe = InstanceTimeRuntime(safe, offset)
     return limited(safe if may_write else read_only(safe), Limits(report=report))
 
@@ -192,6 +197,7 @@ def _machinery(
     credentials: Credentials | None = None,
     report: Report | None = None,
     untrusted: bool = False,
+    files: FileStore | None = None,
 ) -> Iterator[tuple[Providers, ProbeEngine, Prober, ThreadRunner]]:
     """Providers, probe engine and threads of one run. All of them end with the run; containers keep running.
 
@@ -207,6 +213,7 @@ def _machinery(
             credentials=credentials,
             report=report,
             untrusted=untrusted,
+            files=files,
         )
         stack.callback(providers.close)
         runner = ThreadRunner()
@@ -248,6 +255,7 @@ async def run_once(
     state = location.state_of(loaded.instance.id)
     desired = location.at_work(intent.applied_to(loaded), state)
     credentials = Credentials(state, host, desired.instance.push)
+    files = FileStore(state)
     lock_wait = min(LOCK_WAIT, within / SECOND)
     monitoring = monitoring or Monitoring(host)
     monitoring.instance = desired.instance.id
@@ -261,6 +269,7 @@ async def run_once(
             offset=memory.clock.offset,
             credentials=credentials,
             report=monitoring.called,
+            files=files,
         ) as (providers, engine, prober, runner),
     ):
         reporter.follow(providers.progress)
@@ -288,6 +297,7 @@ async def run_once(
             approve=intent.approve,
             who=intent.who,
             monitor=monitoring,
+            files=files,
             booted=clock.booted,
         )
         loop = Loop(parts)
@@ -323,6 +333,7 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
     state = location.state_of(loaded.instance.id)
     desired = location.at_work(intent.applied_to(loaded), state)
     credentials = Credentials(state, host, desired.instance.push)
+    files = FileStore(state)
     monitoring, manager = Monitoring(host), from_environment()
     with (
         _locked_store(state, f"{WATCH} {location.path}", host, reporter, stays=True) as memory,
@@ -334,12 +345,19 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
             offset=memory.clock.offset,
             credentials=credentials,
             report=monitoring.called,
+            files=files,
         ) as (providers, engine, prober, runner),
     ):
         clock = memory.clock
         monitoring.follow_clock(clock)
         make = partial(
-            build, state=state, may_write=True, offset=clock.offset, credentials=credentials, report=monitoring.called
+            build,
+            state=state,
+            may_write=True,
+            offset=clock.offset,
+            credentials=credentials,
+            report=monitoring.called,
+            files=files,
         )
         _monitor(monitoring, memory, engine, desired)
         archive = archive_of(location, state, desired.instance.id, clock)
@@ -368,6 +386,7 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
             approve=intent.approve,
             who=intent.who,
             monitor=notifier,
+            files=files,
             booted=clock.booted,
         )
         loop = Loop(parts)
@@ -532,6 +551,8 @@ async def make_plan(
         if loop.stopping is not None:
             raise Stopped(loop.stopping)
         plan = forecast(desired, observed, now)
+        if not untrusted:  # what runs is none of the business of that author
+            plan = replace(plan, file_diffs=file_diffs.of_plan(desired, observed.runtimes, FileStore(state)))
         if view is not None:
             plan = replace(plan, holds=(*plan.holds, *view.only_there(decision, desired.revision)))
         commit, ref = location.reader.seen if location.reader is not None and stored is None else ("", "")

@@ -5,7 +5,7 @@ Part of `Workload`. Not every runtime has all fields: `resolve/pod.py` compares 
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
 from manifests.kinds.base import Command, Model, unique
 from manifests.kinds.probe import Readiness, SingleSuccess
@@ -34,6 +34,7 @@ from manifests.types.fields import (
     Name,
     PortName,
     PortNumber,
+    RelativePath,
     Shown,
 )
 from manifests.types.quantities import CPU, Memory, Size
@@ -65,6 +66,21 @@ class EnvVar(Model):
         return self
 
 
+class EnvFile(Model):
+    """A file of variables below the manifests' directory."""
+
+    path: RelativePath = Field(description="Path of the file, relative to the manifests' directory.")
+    required: bool = Field(True, description="Whether a missing file is an error.")
+
+
+def _as_env_files(value: object) -> object:
+    """A single path, and paths without further settings, in the long form."""
+    listed = [value] if isinstance(value, str) else value
+    if not isinstance(listed, list | tuple):
+        return listed
+    return [{"path": item} if isinstance(item, str) else item for item in listed]
+
+
 class ContainerPort(Model):
     """A port that the container listens on."""
 
@@ -92,8 +108,8 @@ class VolumeMount(Model):
     """A volume at a path in the container."""
 
     name: Name = Field(description="Name of one of the pod's volumes.")
-    mount_path: AbsolutePath = Field(description="Directory inside the container.")
-    read_only: bool = Field(False, description="Mounts the volume read-only.")
+    mount_path: AbsolutePath = Field(description="Directory inside the container; for `files` of one file its path.")
+    read_only: bool = Field(False, description="Mounts the volume read-only; a volume of `files` always is.")
 
 
 class Limits(Model):
@@ -201,6 +217,20 @@ def _names_once(ports: tuple[ContainerPort, ...]) -> tuple[ContainerPort, ...]:
 Ports = Annotated[Items[ContainerPort], unique("port", "container_port", "protocol"), AfterValidator(_names_once)]
 
 
+_ENV_FILE_ITEM: dict[str, Any] = {
+    "oneOf": [
+        {"type": "string"},
+        {
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["path"],
+            "properties": {"path": {"type": "string"}, "required": {"type": "boolean"}},
+        },
+    ]
+}
+_ENV_FILE_SCHEMA: dict[str, Any] = {"oneOf": [{"type": "string"}, {"type": "array", "items": _ENV_FILE_ITEM}]}
+
+
 class Container(Model):
     """One container of the pod."""
 
@@ -216,6 +246,17 @@ class Container(Model):
     )
     args: Items[Argument] = Field((), description="Arguments after those of `command`, or for the image's program.")
     env: Annotated[Items[EnvVar], unique("variable", "name")] = Field((), description="Environment variables.")
+    env_file: Annotated[
+        Items[EnvFile],
+        BeforeValidator(_as_env_files),
+        unique("file", "path"),
+        WithJsonSchema(_ENV_FILE_SCHEMA),
+        Shown("path, list of paths, or list of {path, required}"),
+    ] = Field(
+        (),
+        description="Files of variables in Compose's format, relative to the manifests' directory. Later files override earlier ones, "
+        "`env` overrides all of them. Nothing is substituted in values.",
+    )
     working_dir: WorkingDir = Field(
         ".",
         description="Working directory: an absolute path in the container; for local processes a path relative to the "
@@ -264,8 +305,54 @@ class Tmpfs(Model):
     size_limit: Size | None = Field(None, description="Largest size; by default half of the node's memory.")
 
 
+class FilesItem(Model):
+    """One file of a volume, as in Kubernetes."""
+
+    key: RelativePath = Field(description="Path of the file below `from`.")
+    path: RelativePath | None = Field(None, description="Path in the volume; by default `key`.")
+
+
+class Files(Model):
+    """Files of the repository, below the manifests' directory."""
+
+    from_: RelativePath = Field(
+        alias="from", description="A directory, or one file, relative to the manifests' directory."
+    )
+    items: Annotated[Items[FilesItem], unique("file", "key")] = Field(
+        (), description="The files to take from the directory; by default all of them."
+    )
+    mode: Literal["0444", "0555"] | None = Field(
+        None, description='Mode of all files, in quotes; by default "0555" for files that may be executed, else "0444".'
+    )
+    on_change: Literal["rollout", "signal", "nothing"] = Field(
+        "rollout",
+        description="What happens to running containers when the files change: a new revision replaces them, they see the new files "
+        "and get a signal, or they keep what they have.",
+    )
+    signal: SignalName | None = Field(
+        None, description="With `onChange: signal`, what the main container gets; by default SIGHUP."
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.signal is not None and self.on_change != "signal":
+            raise bad_value(
+                "signal does nothing without onChange: signal", "add onChange: signal, or remove it", at=("signal",)
+            )
+        paths: set[str] = set()
+        for index, item in enumerate(self.items):
+            path = item.path or item.key
+            if path == "." or any(
+                path == other or f"{path}/".startswith(f"{other}/") or f"{other}/".startswith(f"{path}/")
+                for other in paths
+            ):
+                raise bad_value(f"'{path}' is taken by another item", "write another path", at=("items", index))
+            paths.add(path)
+        return self
+
+
 class Volume(Model):
-    """Storage for the pod's containers: exactly one of `named`, `hostPath` and `tmpfs`."""
+    """Storage for the pod's containers: exactly one of `named`, `hostPath`, `tmpfs` and `files`."""
 
     name: Name = Field(description="Name that volume mounts refer to.")
     named: VolumeName | None = Field(
@@ -273,6 +360,7 @@ class Volume(Model):
     )
     host_path: HostPath | None = Field(None, description="A file or directory of the node.")
     tmpfs: Tmpfs | None = Field(None, description="A file system in memory.")
+    files: Files | None = Field(None, description="Files of the repository, mounted read-only.")
     access_mode: Literal["ReadWriteMany", "ReadWriteOncePod"] = Field(
         "ReadWriteMany",
         description="With `ReadWriteOncePod` one replica on a node has the volume: a rollout stops the old replica before the new "
@@ -281,8 +369,10 @@ class Volume(Model):
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
-        if sum(source is not None for source in (self.named, self.host_path, self.tmpfs)) != 1:
-            raise bad_value("a volume must have exactly one of named, hostPath and tmpfs")
+        if sum(source is not None for source in (self.named, self.host_path, self.tmpfs, self.files)) != 1:
+            raise bad_value("a volume must have exactly one of named, hostPath, tmpfs and files")
+        if self.files is not None and self.access_mode == "ReadWriteOncePod":
+            raise bad_value("accessMode does nothing on files: they are read-only", "remove it", at=("accessMode",))
         if self.tmpfs is not None and self.access_mode == "ReadWriteOncePod":
             raise bad_value(
                 "accessMode does nothing on a tmpfs: each container has its own", "remove it", at=("accessMode",)
@@ -357,6 +447,7 @@ class PodSpec(Model):
     @model_validator(mode="after")
     def _volumes_match_mounts(self) -> Self:
         names = {volume.name for volume in self.volumes}
+        files = {volume.name for volume in self.volumes if volume.files is not None}
         used: set[str] = set()
         for index, container in enumerate(self.containers):
             for place, mount in enumerate(container.volume_mounts):
@@ -369,6 +460,11 @@ class PodSpec(Model):
                     )
                     at = ("containers", index, "volumeMounts", place, "name")
                     raise bad_value(f"the pod has no volume '{mount.name}'", hint, at=at)
+                if mount.name in files and not mount.read_only and "read_only" in mount.model_fields_set:
+                    at = ("containers", index, "volumeMounts", place, "readOnly")
+                    raise bad_value(
+                        f"volume '{mount.name}' has files of the repository, which are read-only", "remove it", at=at
+                    )
         for place, volume in enumerate(self.volumes):
             if volume.name not in used:
                 raise bad_value(

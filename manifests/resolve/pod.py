@@ -13,6 +13,7 @@ from manifests.kinds.validate import Declared, Path
 from manifests.problems import Code
 from manifests.resolve.probe import all_ports, probe
 from manifests.resolve.references import Scope
+from manifests.resolve.repository_files import NO_FILES, RepositoryFiles, variables_of
 from manifests.resolve.template_revision import HASH_VERSION, template_revision
 from manifests.values import desired, pod
 from manifests.values.desired import SECOND
@@ -27,26 +28,29 @@ _SPEC: Path = ("spec", "template", "spec")
 _CONTAINER: Path = (*_SPEC, "containers", 0)
 
 
-def template(declared: Declared, scope: Scope, manifest: kinds.Workload) -> desired.Template:
-    """The template of a workload, with the ports of its probes looked up."""
+def template(
+    declared: Declared, scope: Scope, manifest: kinds.Workload, files: RepositoryFiles = NO_FILES
+) -> desired.Template:
+    """The template of a workload, with the ports of its probes looked up, and what it gets from files of the repository."""
     given = manifest.spec.template
     spec = given.spec
     main = spec.containers[0]
     return desired.Template(
         labels=tuple(sorted(given.metadata.labels.items())),
         container=replace(
-            _container(main, spec),
+            _container(main, spec, files),
             ports=tuple(_port(port) for port in all_ports(spec)),
             startup=probe(declared, scope, spec, main.startup_probe, (*_CONTAINER, "startupProbe")),
             liveness=probe(declared, scope, spec, main.liveness_probe, (*_CONTAINER, "livenessProbe")),
             readiness=probe(declared, scope, spec, main.readiness_probe, (*_CONTAINER, "readinessProbe")),
         ),
         grace=spec.termination_grace_period_seconds * SECOND,
-        revision=template_revision(given),
+        revision=template_revision(given, files),
         hash_version=HASH_VERSION,
-        sidecars=tuple(_container(container, spec) for container in spec.start_order()[1:]),
+        sidecars=tuple(_container(container, spec, files) for container in spec.start_order()[1:]),
         networks=spec.networks,
         live=tuple(sorted(_live(container, index, manifest) for index, container in enumerate(spec.containers))),
+        volumes=tuple(volume for _, volume in sorted(files.volumes.items())),
     )
 
 
@@ -61,12 +65,15 @@ def _live(container: Container, index: int, manifest: kinds.Workload) -> pod.Liv
     return pod.Live(container.name if index else "", limits.cpu or 0, limits.memory or 0, restart)
 
 
-def _container(container: Container, spec: PodSpec) -> desired.Container:
-    command = container.command or ()
+def _container(container: Container, spec: PodSpec, files: RepositoryFiles) -> desired.Container:
+    command, from_files = container.command or (), variables_of(files, container)
     return desired.Container(
         name=container.name,
         argv=(*command, *container.args) if command else (),
-        env=tuple((variable.name, variable.value) for variable in container.env if variable.value is not None),
+        env=(
+            *from_files.variables,
+            *((variable.name, variable.value) for variable in container.env if variable.value is not None),
+        ),
         working_dir=container.working_dir,
         engine=_engine(container, spec),
         depends_on=container.depends_on,
@@ -113,6 +120,8 @@ def _mounts(container: Container, spec: PodSpec) -> Iterator[pod.Mount]:
         elif volume.tmpfs is not None:
             size = volume.tmpfs.size_limit or 0
             yield pod.Mount(pod.VolumeKind.TMPFS, "", mount.mount_path, mount.read_only, size)
+        elif volume.files is not None:
+            yield pod.Mount(pod.VolumeKind.FILES, volume.name, mount.mount_path, read_only=True)
 
 
 # --- fields that the runtime supports -----------------------------------------------------------------------------------

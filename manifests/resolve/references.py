@@ -4,11 +4,12 @@ Created by `resolver.py`, used by all builders. An object that is declared but n
 documents may be missing no name is unknown: one mistake gives one report, not one for each reference to it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from manifests.kinds.validate import Declared, Path, problem_at
 from manifests.problems import Code, Problem, did_you_mean
 from manifests.values.desired import Role
+from manifests.values.files import FileContents, FileSet
 from manifests.values.nodes import Nodes
 
 SINGLETONS = frozenset({"Instance", "Guard"})
@@ -18,7 +19,8 @@ SINGLETONS = frozenset({"Instance", "Guard"})
 class Scope:
     """Declared objects by kind and name, their problems, and the roles of providers.
 
-    `node_lists` are the lists of nodes that were found valid: workloads with equal lists share one object.
+    `node_lists` are the lists of nodes that were found valid: workloads with equal lists share one object. `sets` are the files that
+    the tree refers to, by path, and `file_contents` what volumes hold of them, by digest.
     """
 
     def __init__(
@@ -36,6 +38,8 @@ class Scope:
         self.with_slots: set[str] = set()
         self.record_types: dict[str, frozenset[str]] = {}
         self.node_lists: dict[tuple[str, ...], Nodes] = {}
+        self.sets: Mapping[str, FileSet] = {}
+        self.file_contents: dict[str, FileContents] = {}
         self._objects: dict[str, dict[str, Declared]] = {}
         overridden = self._add(local, frozenset())
         self._add(declared, overridden)

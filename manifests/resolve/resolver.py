@@ -97,6 +97,7 @@ def resolve(
     incomplete = hidden or len(declared) < len(documents)
     scope = Scope(declared, declared_locally, incomplete=incomplete, confined=confined)
     scope.problems.extend(known)
+    scope.sets = {item.path: item for item in tree.sets}
     value = _desired(tree, scope, settings_model, known_types, template_support)
     check_reach(scope, template_support)
     check_secret_names(scope)
@@ -189,4 +190,5 @@ def _desired(
         checks=tuple(checks),
         records=tuple(records),
         record_lists=tuple(lists),
+        file_contents=scope.file_contents,
     )

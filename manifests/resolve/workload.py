@@ -14,6 +14,7 @@ from manifests.resolve import rollout
 from manifests.resolve.pod import TemplateSupport, check_support, template
 from manifests.resolve.push import push
 from manifests.resolve.references import Scope
+from manifests.resolve.repository_files import repository_files
 from manifests.types.numbers import Percent
 from manifests.values import desired
 from manifests.values.desired import SECOND, Role
@@ -35,12 +36,13 @@ def workload(declared: Declared, scope: Scope, instance_id: str, support: Templa
     nodes = _nodes(declared, scope, spec.nodes)
     check_support(declared, scope, manifest, nodes, support)
     strategy = rollout.strategy(declared, scope, manifest)
+    files = repository_files(declared, scope, spec.template.spec)
     return desired.Workload(
         key=declared.key,
         name=declared.name,
         nodes=nodes,
         replicas=spec.replicas,
-        template=template(declared, scope, manifest),
+        template=template(declared, scope, manifest, files),
         min_ready=spec.min_ready_seconds * SECOND,
         max_unavailable=_max_unavailable(spec.availability, spec.replicas),
         restarts=_restarts(spec),
@@ -52,6 +54,7 @@ def workload(declared: Declared, scope: Scope, instance_id: str, support: Templa
         on_secret_change=desired.OnSecretChange(spec.on_secret_change),
         push=push(declared, scope, manifest),
         adopt=_adopt(declared, scope, manifest),
+        env_origins=files.origins,
         where=declared.document.where,
     )
 

@@ -4,6 +4,8 @@ It reads `*.yaml`, `*.yml` and `*.json` in the directory and below, in the order
 directories and the temporary files of editors; other files may stand beside the manifests. A link may not lead out of the
 directory. A file that cannot be read is a problem, never a gap.
 
+Files that volumes and `envFile` refer to are read with them (`file_sets.py`), and are no manifests.
+
 The given directory is the root of its set, also inside a git work tree: objects that were created from it and are no longer
 in it may be pruned. A single file is never a complete set.
 """
@@ -17,7 +19,9 @@ from hashlib import sha256
 from pathlib import Path
 
 from manifests.problems import Code, Problem
+from manifests.source.file_sets import covered, is_manifest, needed_paths, read_sets
 from manifests.source.identity import identity_of
+from manifests.values.files import FileSet
 from manifests.yaml.read import FILE_SIZE
 
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -55,6 +59,7 @@ class SourceTree:
         is_git: whether the path is inside a git work tree.
         files: sorted by name.
         problems: files and directories that could not be read.
+        sets: the files that the manifests refer to, sorted by path.
         provide: makes a file or directory that a manifest names readable below the root, by its relative path, and returns why it
             cannot be; empty when it is there, or does not exist in the source either. A git source gets it from its mirror. Called
             before a file other than a manifest is looked for below the root.
@@ -67,19 +72,21 @@ class SourceTree:
     is_git: bool
     files: tuple[SourceFile, ...]
     problems: tuple[Problem, ...]
+    sets: tuple[FileSet, ...] = ()
     provide: Callable[[str], str] = field(default=already_there, compare=False, repr=False)
 
     def digest(self) -> str:
         """The revision that belongs to the files."""
-        return digest(self.files)
+        return digest(self.files, self.sets)
 
 
-def read_tree(path: str | os.PathLike[str], known: str = "") -> SourceTree:
+def read_tree(path: str | os.PathLike[str], known: str = "", provide: Callable[[str], str] | None = None) -> SourceTree:
     """Read a directory of manifests, or one file. Never raises: see `problems`.
 
     Args:
         path: the directory or file.
         known: the identity of a set in git whose files are here; empty: as the path and git say.
+        provide: as in `with_sets`.
     """
     given = Path(os.path.abspath(path))
     real = Path(os.path.realpath(given))
@@ -92,12 +99,26 @@ def read_tree(path: str | os.PathLike[str], known: str = "") -> SourceTree:
     if not real.is_dir():
         file, problems = read_one(real, real.name)
         files: tuple[SourceFile, ...] = (file,) if file else ()
-        return SourceTree(identity, str(real.parent), digest(files), False, is_git, files, tuple(problems))
+        return with_sets(SourceTree(identity, str(real.parent), "", False, is_git, files, tuple(problems)), provide)
     walk = _Walk(str(real))
     walk.enter("", 0)
     walk.files.sort(key=lambda source: source.name)
     files = tuple(walk.files)
-    return SourceTree(identity, str(real), digest(files), True, is_git, files, tuple(sorted(walk.problems)))
+    return with_sets(SourceTree(identity, str(real), "", True, is_git, files, tuple(sorted(walk.problems))), provide)
+
+
+def with_sets(tree: SourceTree, provide: Callable[[str], str] | None = None) -> SourceTree:
+    """The tree with the files that its manifests refer to, read below its root now, and its revision with them.
+
+    Args:
+        tree: the manifests, and other YAML and JSON files.
+        provide: makes the files at a path readable below the root, where not all of them are there, and returns why it cannot.
+    """
+    needed = needed_paths(tree.files)
+    if needed:
+        files = tuple(file for file in tree.files if is_manifest(file.data) or not covered(file.name, needed))
+        tree = replace(tree, files=files, sets=read_sets(tree.root, needed, provide))
+    return replace(tree, revision=tree.digest())
 
 
 def with_contents(tree: SourceTree, contents: Mapping[str, bytes]) -> SourceTree:
@@ -105,15 +126,17 @@ def with_contents(tree: SourceTree, contents: Mapping[str, bytes]) -> SourceTree
     if not contents:
         return tree
     files = tuple(replace(file, data=contents.get(file.name, file.data)) for file in tree.files)
-    return replace(tree, files=files, revision=digest(files))
+    return replace(tree, files=files, revision=digest(files, tree.sets))
 
 
-def digest(files: tuple[SourceFile, ...]) -> str:
-    """The revision of a set of files: SHA-256 over names and contents, in the order given."""
+def digest(files: tuple[SourceFile, ...], sets: tuple[FileSet, ...] = ()) -> str:
+    """The revision of a set of files: SHA-256 over names and contents, in the order given, and over the sets that they refer to."""
     total = sha256()
     for file in files:
         total.update(sha256(file.name.encode("utf-8", "surrogateescape")).digest())
         total.update(sha256(file.data).digest())
+    for item in sets:
+        total.update(item.digest().encode())
     return total.hexdigest()
 
 

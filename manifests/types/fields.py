@@ -57,9 +57,7 @@ Span = Annotated[AnyDuration, AfterValidator(durations.between(0, 7 * DAY)), Sho
 Deadline = Annotated[AnyDuration, AfterValidator(durations.between(0, HOUR)), Shown("duration, 0s to 1h")]
 """A longest waiting time; zero does not wait."""
 
-PollInterval = Annotated[
-    AnyDuration, AfterValidator(durations.between(10 * SECOND, DAY)), Shown("duration, 10s to 1d")
-]
+PollInterval = Annotated[AnyDuration, AfterValidator(durations.between(10 * SECOND, DAY)), Shown("duration, 10s to 1d")]
 """Time between two questions to a remote of git: a forge counts them."""
 
 CallTimeout = Annotated[AnyDuration, AfterValidator(durations.between(SECOND, HOUR)), Shown("duration, 1s to 1h")]

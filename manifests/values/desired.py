@@ -11,6 +11,7 @@ from functools import cached_property
 
 from manifests.problems import NOWHERE, Where
 from manifests.values.dns import DNSPolicy, HealthCheck, Record, RecordList
+from manifests.values.files import FileContents, FilesVolume
 from manifests.values.limits import (
     DEFAULT_ESCALATION,
     DEFAULT_MASS_FAILURE,
@@ -131,7 +132,8 @@ class Template:
 
     `container` is the main one, whose network namespace the `sidecars` share; these are in start order. `networks`: the
     replica has its address in the first one; none = the engine's default. `live` holds, in the order of the containers'
-    names, settings that the engine changes while they run; empty where the runtime has no such settings.
+    names, settings that the engine changes while they run; empty where the runtime has no such settings. `volumes` are those
+    that hold files of the repository; mounts of the kind FILES name them.
     """
 
     labels: tuple[tuple[str, str], ...]
@@ -142,6 +144,7 @@ class Template:
     sidecars: tuple[Container, ...] = ()
     networks: tuple[str, ...] = ()
     live: tuple[Live, ...] = ()
+    volumes: tuple[FilesVolume, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +217,8 @@ class Workload:
     requests in flight for `drain_min`, at the latest `drain_max` after weight 0 (ns). `strategy` is also RECREATE where the
     template has a host port or an exclusive volume. `forbidden` is why the policy of the Guard does not allow the workload, which was in
     force before: what runs is kept, and nothing is created; empty = it is allowed. `restart_only` is never declared: the core sets it on a group of foreign
-    containers that are only restarted for their health.
+    containers that are only restarted for their health. `env_origins` says which variables are from an `envFile`: (container, variable,
+    `file:line`).
     """
 
     key: str
@@ -234,6 +238,7 @@ class Workload:
     push: Push | None = None
     adopt: Adopt | None = None
     restart_only: bool = False
+    env_origins: tuple[tuple[str, str, str], ...] = ()
     where: Where = NOWHERE
     forbidden: str = ""
 
@@ -396,6 +401,7 @@ class Desired:
     container port) pairs that select it. `prune`, `destroy` and `take_over` are the intent of the run: they come from the
     command line or the Instance and only ever allow more removals. `former` are the workloads that are removed on purpose:
     their drain and grace still apply. `apply_command` is the command line that applies these manifests again, for messages.
+    `file_contents` are the files of all volumes, by digest.
     """
 
     source: str
@@ -417,6 +423,7 @@ class Desired:
     records: tuple[Record, ...] = ()
     record_lists: tuple[RecordList, ...] = ()
     apply_command: str = "reconcile apply PATH --yes"
+    file_contents: Mapping[str, FileContents] = field(default_factory=dict, repr=False)
 
     @property
     def zones(self) -> frozenset[tuple[str, str]]:

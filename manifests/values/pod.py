@@ -32,6 +32,7 @@ class VolumeKind(StrEnum):
     NAMED = "named"
     BIND = "bind"
     TMPFS = "tmpfs"
+    FILES = "files"
 
 
 class Live(NamedTuple):
@@ -50,7 +51,7 @@ class Live(NamedTuple):
 class Mount:
     """A volume at a path in a container. `source` is the volume's name or the host's path; `size` is of a tmpfs, 0 = no limit.
 
-    An `exclusive` volume must not be mounted by two replicas at once.
+    A mount of the kind FILES names a volume of the template with files of the repository; the file store makes a bind mount of it. An `exclusive` volume must not be mounted by two replicas at once.
     """
 
     kind: VolumeKind
@@ -59,6 +60,7 @@ class Mount:
     read_only: bool = False
     size: int = 0
     exclusive: bool = False
+    relabel: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,10 @@ class MemoryContainer:
     unjoined: tuple[str, ...] = ()
     """Networks that it was disconnected from. With any in this list its address is not shown."""
 
+    files: tuple[tuple[str, str], ...] = ()
+    signals: list[str] = field(default_factory=list)
+    """The signals that it got."""
+
     @property
     def generation(self) -> Generation:
         """(container id, started-at)."""
@@ -122,4 +126,5 @@ class MemoryContainer:
             last_end=self.last_end,
             oom_at=self.oom_at,
             unjoined=self.unjoined if self.mark is not None or self.claim is not None else (),
+            files=self.files,
         )

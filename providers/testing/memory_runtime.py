@@ -133,6 +133,7 @@ class MemoryRuntime:
             env=spec.env,
             cwd=os.path.normpath(os.path.join(action.root, spec.working_dir)),
             live=action.template.live if self.in_place else (),
+            files=tuple((volume.name, volume.digest) for volume in action.template.volumes),
             starts={name: ContainerStart(name, 0, 0) for name in ("", *others)} if others else {},
         )
 
@@ -179,6 +180,10 @@ class MemoryRuntime:
             raise Conflict(action.name, f"is {item.state}; its limits cannot be changed", "retried automatically")
         item.live = tuple(sorted({**before, **after}.values()))
         item.unjoined = tuple(name for name in item.unjoined if name not in action.join)
+        if action.files and item.state is not ContainerState.RUNNING:
+            raise Conflict(action.name, f"is {item.state} and cannot get a signal", "retried automatically")
+        item.files = tuple({**dict(item.files), **{volume: digest for volume, digest, _ in action.files}}.items())
+        item.signals += dict.fromkeys(signal for _, _, signal in action.files)
 
     def _remove(self, action: RemoveContainer) -> None:
         item = self._find(action.name, action.expect.container_id)

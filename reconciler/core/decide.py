@@ -209,7 +209,7 @@ def _forget(ledger: Ledger, ids: set[str]) -> Ledger:
     return ledger if len(kept) == len(ledger.step_failures) else replace(ledger, step_failures=kept)
 
 
-_PHASES = ("records", "create", "start", "update", "stop", "remove", "withdraw", "weight")
+_PHASES = ("records", "create", "start", "update", "signal", "stop", "remove", "withdraw", "weight")
 
 
 def _order(step: Step) -> tuple[int, str, str]:

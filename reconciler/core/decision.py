@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.reasons import Hold, Wait
 from reconciler.core.model.step import Step
+from reconciler.core.replicas.file_diffs import FileDiff
 from reconciler.core.replicas.privilege_changes import PrivilegeChange
 from reconciler.core.replicas.template_changes import FieldChange
 from reconciler.core.status.objects import Status
@@ -54,7 +55,7 @@ class Plan:
     """The whole plan: every step until convergence, and the holds and waits that remain. `truncated` is why it ends early.
 
     `guard_hash` is as in `Decision`, and `approve_command` the command line that approves it. `privileges` are those of the workloads that
-    are created or changed.
+    are created or changed. `file_diffs` are the files of the repository that differ from those that containers have.
     """
 
     revision: str
@@ -66,3 +67,4 @@ class Plan:
     approve_command: str = ""
     changed: tuple[Changed, ...] = ()
     privileges: tuple[PrivilegeChange, ...] = ()
+    file_diffs: tuple[FileDiff, ...] = ()

@@ -22,7 +22,7 @@ from reconciler.core.model.ledger import Grant, Ledger
 from reconciler.core.model.reasons import Hold, Reason, Rule, Wait, Waiting
 from reconciler.core.model.revision import why_failed
 from reconciler.core.model.want import Kind, Want
-from reconciler.core.replicas import availability, ends, exclusive_volumes, memory, roster
+from reconciler.core.replicas import availability, ends, exclusive_volumes, file_changes, memory, roster
 from reconciler.core.replicas.roster import Group
 from reconciler.core.replicas.snapshot import Snapshot
 from reconciler.core.rollouts import replacement
@@ -139,6 +139,8 @@ def _settings(group: Group, ordinal: int, belief: Belief, ledger: Ledger, out: D
     """
     fact, workload = belief.fact, group.workload
     name = memory.replica_of(workload.key, ordinal)
+    if fact.state is _RUNNING and workload.template.volumes and not fact.adopted:
+        _files(group, ordinal, belief, out)
     wanted = restart_history.settings(workload, name, fact, ledger)
     differs = bool(fact.live) and fact.live != wanted
     if fact.state not in _UPDATED or not (differs or fact.unjoined):
@@ -155,6 +157,24 @@ def _settings(group: Group, ordinal: int, belief: Belief, ledger: Ledger, out: D
     elif restart_history.with_policy(wanted, fact) != fact.live:
         cause, message = Reason.POLICY_LOST, "its restart policy is switched off, and the manifest declares one"
     out.wants.append(_want(group, ordinal, Kind.UPDATE, cause, message, belief))
+
+
+def _files(group: Group, ordinal: int, belief: Belief, out: Differences) -> None:
+    """A container whose files of the repository have changed, where the manifest declares that it is not replaced for that."""
+    fact, template = belief.fact, group.workload.template
+    due = file_changes.due(template, fact)
+    if due:
+        volumes = ", ".join(volume for volume, _, _ in due)
+        want = _want(
+            group, ordinal, Kind.UPDATE, Reason.FILES_CHANGED, f"the files of volume {volumes} changed", belief
+        )
+        out.wants.append(want._replace(id=f"signal {fact.name}"))
+    kept = file_changes.kept(template, fact)
+    if kept:
+        obj = memory.replica_of(group.workload.key, ordinal)
+        message = f"{fact.name} keeps earlier files of volume {', '.join(kept)}; containers created from now on get the present ones"
+        next_step = f"nothing, or set onChange: rollout in the template of {group.workload.key}"
+        out.holds.append(Hold(obj, f"recreate {fact.name}", Rule.FILES_KEPT, message, next_step=next_step))
 
 
 def _policy(group: Group, belief: Belief, ledger: Ledger, out: Differences) -> None:
@@ -431,7 +451,7 @@ def find(snap: Snapshot, ledger: Ledger) -> Differences:
         for ordinal, belief in group.current.items():
             if belief.live is _PASS and belief.ready is _PASS and belief.since + min_ready <= steady:
                 fact = belief.fact
-                unchanged = not fact.stale_secrets and not fact.unjoined
+                unchanged = not fact.stale_secrets and not fact.unjoined and not workload.template.volumes
                 if unchanged and (not fact.live or fact.live == _live(workload, key, ordinal, fact, ledger)):
                     continue
             overdue = _overdue(group, belief, grants, snap.now, out)

@@ -7,7 +7,6 @@ are written as the container's name in angle brackets.
 from collections.abc import Callable
 from dataclasses import replace
 
-from manifests.values.pod import Live
 from providers.actions import (
     ChangeRecords,
     CreateContainer,
@@ -64,6 +63,7 @@ def _created(action: CreateContainer) -> ContainerFact:
         address=address,
         ports=ports,
         mark=action.mark,
+        files=tuple((volume.name, volume.digest) for volume in action.template.volumes),
     )
 
 
@@ -76,8 +76,10 @@ def _started(fact: ContainerFact, now: Now) -> tuple[ContainerStart, ...]:
     )
 
 
-def _updated(fact: ContainerFact, live: tuple[Live, ...], join: tuple[str, ...]) -> ContainerFact:
-    return replace(fact, live=live or fact.live, unjoined=tuple(name for name in fact.unjoined if name not in join))
+def _updated(fact: ContainerFact, action: UpdateContainer) -> ContainerFact:
+    files = {**dict(fact.files), **{volume: digest for volume, digest, _ in action.files}}
+    unjoined = tuple(name for name in fact.unjoined if name not in action.join)
+    return replace(fact, live=action.live or fact.live, unjoined=unjoined, files=tuple(files.items()))
 
 
 def _stopped(fact: ContainerFact, only: str) -> tuple[ContainerStart, ...]:
@@ -156,8 +158,8 @@ def fold(observed: Observed, step: Step, now: Now) -> Observed:
                 ),
             )
         case UpdateContainer() as action:
-            live, join = action.live, action.join
-            return _containers(observed, action.node, _named(action.name, lambda fact: _updated(fact, live, join)))
+            update = action
+            return _containers(observed, action.node, _named(action.name, lambda fact: _updated(fact, update)))
         case RemoveContainer() as action:
             name = action.name
             return _containers(observed, action.node, lambda facts: tuple(fact for fact in facts if fact.name != name))

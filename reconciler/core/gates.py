@@ -42,6 +42,7 @@ _ROLLOUT = frozenset(
         Reason.REVISION_FAILED,
         Reason.SECRET_CHANGED,
         Reason.SETTINGS_CHANGED,
+        Reason.FILES_CHANGED,
         Reason.SURPLUS,
         Reason.NODE_CHANGED,
     }

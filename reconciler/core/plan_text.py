@@ -21,6 +21,7 @@ from providers.facts import RecordKey, fingerprint
 from reconciler.core.decision import Changed, Plan, Planned
 from reconciler.core.dns.records import show_set
 from reconciler.core.model.reasons import Hold, Wait
+from reconciler.core.replicas import file_diffs
 from reconciler.core.replicas.privilege_changes import Change, PrivilegeChange
 
 FORMAT_VERSION = 1
@@ -46,7 +47,8 @@ def _changes(action: UpdateContainer) -> str:
         f"memory {live.memory or 'unlimited'} restart {live.restart}"
         for live in action.live
     ]
-    return "; ".join(joins + settings)
+    files = [f"files of {volume} {digest[:12]} {signal}" for volume, digest, signal in action.files]
+    return "; ".join(joins + settings + files)
 
 
 def describe(action: Action) -> str:
@@ -167,6 +169,7 @@ def to_lines(plan: Plan) -> list[str]:
     lines = [f"plan {digest(plan)}: {count}{gained(plan)}"]
     lines += privilege_lines(plan.privileges)
     lines += [line for changed in plan.changed for line in _changed(changed)]
+    lines += file_diffs.to_lines(plan.file_diffs)
     lines += [line for step in plan.steps for line in _lines(step)]
     lines += [_hold(hold) for hold in plan.holds]
     lines += [_wait(wait) for wait in plan.waits]
@@ -239,6 +242,7 @@ def to_json(plan: Plan, steady: int) -> dict[str, Any]:
             }
             for row in plan.privileges
         ],
+        "files": file_diffs.to_json(plan.file_diffs),
         "holds": _hold_json(plan.holds, steady),
         "waits": [{"object": w.object, "waiting": w.waiting.value, "message": w.message} for w in plan.waits],
         "approve": plan.guard_hash or None,

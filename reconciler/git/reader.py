@@ -18,6 +18,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic
@@ -239,7 +240,7 @@ class GitReader:
         asked = wanted(found)
         trees = Trees(mirror.directory)
         place, too_large = trees.make(mirror, found, asked.names)
-        tree = read_tree(place, self.url.identity)
+        tree = read_tree(place, self.url.identity, partial(trees.add, mirror, found))
         problems = tuple(sorted({*tree.problems, *asked.problems, *too_large}))
         trees.prune(found.tree)
         return Read(replace(tree, problems=problems, provide=self._provider(found)), revision)

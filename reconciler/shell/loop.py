@@ -33,6 +33,7 @@ from reconciler.shell.apply.applier import Applier
 from reconciler.shell.apply.evidence import EvidenceCollector
 from reconciler.shell.apply.references import References
 from reconciler.shell.faults import RETRY, FailedDecisions, Faults
+from reconciler.shell.kept_files import KeptFiles
 from reconciler.shell.log_context import Reconciles
 from reconciler.shell.looks.facts import Looks
 from reconciler.shell.looks.triggers import Wake
@@ -99,6 +100,7 @@ class Loop:
         self.probing = Probing(parts.prober, self.looks)
         self.secrets = SecretWatch(parts.runner, parts.clock, self.wake, self.looks)
         self.probing.view = self.probing.name_targets.view = parts.view
+        self.kept_files = KeptFiles(parts.files, parts.runner)
         self.pushing = Pushing(self.looks, parts.clock, self.wake)
         self.evidence = EvidenceCollector(self.looks, self.memory, parts.clock, self.probing)
         self.references = References(parts.runner, parts.clock)
@@ -238,6 +240,7 @@ class Loop:
         self.looks.remembered = self.parts.remembered | self.ledger.zones
         self.looks.owned = self.ledger.owned
         self.looks.set_desired(self.desired)
+        self.kept_files.offer(self.desired)
         self.pushing.set_desired(self.desired)
         self.webhook.set_desired(self.desired)
         self.pushing.restore(self.ledger, self.clock.now())
@@ -310,6 +313,7 @@ class Loop:
         await asyncio.gather(*self._applying, *self._amending, *self._closing, return_exceptions=True)
         await self.looks.settle()
         await self.manifest_reload.settle()
+        await self.kept_files.settle()
         await self.references.settle()
         await self.secrets.settle()
         await self.probing.settle()
@@ -393,6 +397,8 @@ class Loop:
         if (self.pushing.waiting or not self.reporting.queued) and await self._synced():
             self.pushing.saved()
         self._look_at_failed()
+        if act and complete:
+            self.kept_files.ticked(decision, self.desired, self._observed)
         if not self._applying:
             await self.reporting.flush()
             if self.memory.error is None:
@@ -596,6 +602,7 @@ class Loop:
 
         def finished(step: Step, outcome: Outcome) -> None:
             self._outcomes.append((step, outcome, desired))
+            self.kept_files.ended(step)
             amending = self.evidence.add_end(step)
             if amending is not None:
                 self._amending.add(amending)
@@ -693,6 +700,7 @@ class Loop:
             self.looks.listen()
         self._basis += 1
         self.desired = desired
+        self.kept_files.offer(desired)
         self.looks.set_desired(desired)
         self.pushing.set_desired(desired)
         self.webhook.set_desired(desired)

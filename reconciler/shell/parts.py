@@ -12,6 +12,7 @@ from reconciler.core.model.source_problem import SourceProblem
 from reconciler.exits import Exit
 from reconciler.shell.clock import Clock
 from reconciler.shell.daemon_view import DaemonView
+from reconciler.shell.kept_files import Files
 from reconciler.shell.monitor import Monitor, NoMonitor
 from reconciler.shell.probing.targets import Prober
 from reconciler.shell.providers import Providers, Runner
@@ -78,5 +79,7 @@ class Parts:
     view: DaemonView | None = None
     """Of the process that runs beside this one; only for plans."""
     monitor: Monitor = field(default_factory=NoMonitor)
+    files: Files | None = None
+    """Keeps the files of the repository that containers mount; None for a plan."""
     booted: int = 0
     """The steady instant at which this host booted."""

@@ -24,6 +24,16 @@ from tests.manifests.trees import (
 Break = Callable[[Path], None]
 
 
+def env_file(name: str, content: str | None) -> Break:
+    """Let the workload refer to a file of variables, and write that file."""
+
+    def make(root: Path) -> None:
+        text = WORKLOAD.replace("          ports:\n", f"          envFile: {name}\n          ports:\n", 1)
+        write(root, {"web.yaml": text, **({} if content is None else {name: content})})
+
+    return make
+
+
 def put(name: str, content: str | bytes) -> Break:
     """Write one more file, or another content of one."""
     return lambda root: write(root, {name: content}) and None
@@ -189,6 +199,10 @@ CASES: dict[Code, tuple[Break, str]] = {
         "web.yaml:16:35",
     ),
     Code.EARLY_TRAFFIC: (push_without_a_probe, "web.yaml:6:9"),
+    Code.UNUSABLE_FILES: (env_file("missing.env", None), "web.yaml:17:20"),
+    Code.ENV_FILE_SYNTAX: (env_file("app.env", "A=1\nB C=2\n"), "app.env:2:1"),
+    Code.REPEATED_VARIABLE: (env_file("app.env", "A=1\nA=2\n"), "app.env:2:1"),
+    Code.PLAIN_SECRET: (env_file("app.env", "API_TOKEN=x\n"), "app.env:1:1"),
 }
 
 

@@ -19,6 +19,9 @@ LABEL_MEMBERS = "reconciler.members"
 LABEL_NETWORKS = "reconciler.networks"
 """On the main container: all networks but the first, separated by commas."""
 
+LABEL_FILES = "reconciler.files"
+"""Label of a main container: the volumes with files of the repository that it was created with, as `volume=digest`."""
+
 LABEL_IMAGE = "reconciler.image"
 """The image as the manifest names it. The container may be created from the digest behind that name."""
 
@@ -137,6 +140,14 @@ class EngineContainer:
         return tuple(filter(None, self.labels.get(LABEL_MEMBERS, "").split(",")))
 
     @property
+    def files(self) -> tuple[tuple[str, str], ...]:
+        """Of a main container of ours: (volume, digest) of the files of the repository that it was created with."""
+        if self.owner is None:
+            return ()
+        pairs = (item.partition("=") for item in self.labels.get(LABEL_FILES, "").split(",") if item)
+        return tuple((volume, digest) for volume, _, digest in pairs)
+
+    @property
     def further_networks(self) -> tuple[str, ...]:
         """Of a main container of ours: all its networks but the first."""
         if self.owner is None:
@@ -231,7 +242,7 @@ def headless_pod(containers: Sequence[EngineContainer]) -> Pod:
     """The pod of members, at least one, whose main container is gone."""
     members = tuple(sorted(containers, key=lambda container: container.member))
     first = members[0]
-    labels = {**first.labels, LABEL_CONTAINER: "", LABEL_MEMBERS: "", LABEL_NETWORKS: ""}
+    labels = {**first.labels, LABEL_CONTAINER: "", LABEL_MEMBERS: "", LABEL_NETWORKS: "", LABEL_FILES: ""}
     main = replace(
         first,
         name=first.base,

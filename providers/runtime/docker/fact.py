@@ -97,6 +97,7 @@ def container_fact(
         setup=main.setup,
         image_setup=image_setup,
         unjoined=missing,
+        files=main.files,
         last_end=_last_end(pod, state, context),
         oom_at=_oom_at(pod, context) if state is ContainerState.RUNNING else 0,
     )

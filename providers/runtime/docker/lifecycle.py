@@ -241,7 +241,7 @@ class Lifecycle:
     # --- change in place ----------------------------------------------------------------------------------------
 
     def update(self, action: UpdateContainer) -> None:
-        """Update limits while the pod runs, and restart policy and networks in any state. Raises Conflict, Rejected."""
+        """Update limits and send signals while the pod runs; restart policy and networks in any state. Raises Conflict, Rejected."""
         if action.live and self._observer.podman():
             raise Rejected(action.name, "Podman containers cannot be updated in place", "replace the container")
         pod = self._pod(action)
@@ -268,6 +268,14 @@ class Lifecycle:
                 self._set_now(container, change)
         if action.join:
             self._connect(pod.main)
+        for signal in dict.fromkeys(signal for _, _, signal in action.files):
+            self._signal(pod.main, signal)
+
+    def _signal(self, main: EngineContainer, signal: str) -> None:
+        """Send a signal to the main process. Raises Conflict for a container that does not run."""
+        if main.state is not ContainerState.RUNNING:
+            raise Conflict(main.name, f"is {main.status} and cannot get {signal} now", "retried automatically")
+        self._client.post(f"/containers/{main.id}/kill", main.name, signal=signal)
 
     def _set_now(self, container: EngineContainer, change: dict[str, object]) -> None:
         try:

@@ -9,7 +9,14 @@ from manifests.values.pod import Live, Mount, VolumeKind, managed_member
 from providers.actions import CreateContainer
 from providers.errors import Rejected
 from providers.facts import Mark, mark_labels
-from providers.runtime.docker.container import LABEL_CONTAINER, LABEL_IMAGE, LABEL_MEMBERS, LABEL_NETWORKS, NO_LIMIT
+from providers.runtime.docker.container import (
+    LABEL_CONTAINER,
+    LABEL_FILES,
+    LABEL_IMAGE,
+    LABEL_MEMBERS,
+    LABEL_NETWORKS,
+    NO_LIMIT,
+)
 
 SECOND = 1_000_000_000
 
@@ -84,6 +91,7 @@ def payload(
         LABEL_MEMBERS: ",".join(sidecar.name for sidecar in template.sidecars) if main else "",
         LABEL_NETWORKS: ",".join(template.networks[1:]) if main else "",
         LABEL_IMAGE: engine.image,
+        LABEL_FILES: ",".join(f"{volume.name}={volume.digest}" for volume in template.volumes) if main else "",
     }
     body: dict[str, Any] = {
         "Image": full_image(mark.workload, container),
@@ -143,8 +151,10 @@ def _host_config(container: Container, live: Live | None, network: str, *, main:
                 binding = {"HostIp": port.host_ip, "HostPort": str(port.host_port)}
                 bindings.setdefault(_port(port.number, port.protocol), []).append(binding)
         host["PortBindings"] = bindings
-    if engine.mounts:
-        host["Mounts"] = [_mount(mount) for mount in engine.mounts]
+    if mounts := [_mount(mount) for mount in engine.mounts if not mount.relabel]:
+        host["Mounts"] = mounts
+    if relabelled := [f"{mount.source}:{mount.target}:ro,z" for mount in engine.mounts if mount.relabel]:
+        host["Binds"] = relabelled  # only this form can ask for the label of SELinux
     optional: dict[str, Any] = {
         "CapAdd": list(engine.cap_add),
         "CapDrop": list(engine.cap_drop),

@@ -44,6 +44,7 @@ def explanation(key: str, stored: Stored, ledger: Ledger, desired: Desired | Non
         if workload is not None and row["workload"] == workload["key"] and _unsettled(row)
     ]
     about["privileges"] = [] if workload is None else _privileges(workload["key"], ledger, desired)
+    about["files"] = [] if workload is None else _files(workload["key"], desired)
     about["name"] = name
     about["service"] = _service(key, desired)
     about["endpoints"] = _endpoints(key, stored)
@@ -79,6 +80,20 @@ def _privileges(key: str, ledger: Ledger, desired: Desired | None) -> list[dict[
             ledger, key, engine_sockets(desired.providers) if desired is not None else ()
         ).items()
         for privilege in found
+    ]
+
+
+def _files(key: str, desired: Desired | None) -> list[dict[str, str]]:
+    """What a workload gets from files of the repository: its volumes, and the variables with the place of each."""
+    workload = next((item for item in desired.workloads if item.key == key), None) if desired is not None else None
+    if workload is None:
+        return []
+    volumes = [
+        {"volume": volume.name, "digest": volume.digest, "on_change": volume.on_change.value}
+        for volume in workload.template.volumes
+    ]
+    return volumes + [
+        {"container": container, "variable": name, "from": origin} for container, name, origin in workload.env_origins
     ]
 
 
@@ -259,6 +274,7 @@ def _state_lines(about: Mapping[str, Any], paint: Paint, now: int) -> list[str]:
             f" serving: {serving_text(workload.get('serving'))}, declared: {revision_text(workload)}"
         )
         lines += [f"  {revision_line(row, now)}" for row in about["revisions"]]
+        lines += [f"  {_file_line(row)}" for row in about["files"]]
         lines += [
             f"  {paint.warn('privilege')} of revision {row['revision'][:8]}: {row['container']}: {row['text']}"
             for row in about["privileges"]
@@ -285,6 +301,12 @@ def _state_lines(about: Mapping[str, Any], paint: Paint, now: int) -> list[str]:
         lines.append(f"pool {', '.join(service['pools'])} sends traffic to {', '.join(service['backends'])}")
         lines.append(f"weight of a ready replica: {service['weight']}")
     return lines
+
+
+def _file_line(row: Mapping[str, str]) -> str:
+    if "volume" in row:
+        return f"volume {row['volume']}: files {row['digest'][:12]}, onChange: {row['on_change']}"
+    return f"variable {row['variable']} of container {row['container']}: from {row['from']}"
 
 
 def _replica_lines(replica: Mapping[str, Any], paint: Paint, now: int) -> list[str]:

@@ -27,7 +27,7 @@ from reconciler.core.model.reasons import Reason
 from reconciler.core.model.revision import why_failed
 from reconciler.core.model.step import Step
 from reconciler.core.model.want import Want
-from reconciler.core.replicas import image_pins
+from reconciler.core.replicas import file_changes, image_pins
 from reconciler.core.replicas.snapshot import Snapshot
 from reconciler.core.traffic import pools
 from reconciler.core.traffic.weights import MemberChange
@@ -129,6 +129,11 @@ def update(want: Want, fact: ContainerFact, ledger: Ledger) -> Step | None:
     if want.cause is Reason.NETWORK_LOST:
         # Only the network: other settings are a planned change, which may have to wait.
         action = UpdateContainer(fact.node, fact.name, fact.generation, (), join=fact.unjoined)
+    elif want.cause is Reason.FILES_CHANGED:
+        files = file_changes.due(want.workload.template, fact)
+        if not files:
+            return None
+        action = UpdateContainer(fact.node, fact.name, fact.generation, (), adopted=fact.adopted, files=files)
     else:
         live = restart_history.settings(want.workload, want.object, fact, ledger)
         if want.cause is Reason.POLICY_LOST:  # at once; limits are a planned change as well

@@ -37,6 +37,7 @@ class Reason(StrEnum):
     TEMPLATE_CHANGED = "TemplateChanged"
     REVISION_FAILED = "RevisionFailed"
     SETTINGS_CHANGED = "SettingsChanged"
+    FILES_CHANGED = "FilesChanged"
     POLICY_LOST = "RestartPolicyLost"
     """The restart policy is `no` although another one is declared: a stop that did not happen, or a restart, left it so."""
     NETWORK_LOST = "NetworkLost"
@@ -147,6 +148,7 @@ class Rule(StrEnum):
     """A secret that a container needs is missing, ciphertext or otherwise unusable, so it is not created."""
     SECRET_UNKNOWN = "SecretUnknown"  # noqa: S105  (likewise)
     """A secret that a container needs cannot be read now, so it is not created yet."""
+    FILES_KEPT = "FilesKept"
     DRAIN_DEADLINE = "DrainDeadline"
     """A replica that pushed draining still runs after the deadline for that."""
     LEDGER_UNWRITABLE = "LedgerUnwritable"

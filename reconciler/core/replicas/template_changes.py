@@ -31,8 +31,8 @@ _NAMES = {
 
 _DURATIONS = frozenset({"grace", "initial_delay", "period", "timeout"})
 
-_INNER = frozenset({"revision", "hash_version"})
-"""Fields that are made from the others."""
+_INNER = frozenset({"revision", "hash_version", "files", "single"})
+"""Fields that are made from the others; and the files of a volume, which `file_diffs` compares with their contents."""
 
 _PAIRS = frozenset({"labels", "env", "headers", "secret_env", "log_options"})
 """Lists of (name, value)."""

@@ -106,6 +106,8 @@ def _mounts(container: Container, actual: Setup) -> Iterator[str]:
     for volume in container.engine.mounts:
         target = posixpath.normpath(volume.target)
         source = posixpath.normpath(volume.source) if volume.kind is VolumeKind.BIND else volume.source
+        if volume.kind is VolumeKind.FILES:
+            source = f"the files of volume {volume.source}"
         wanted[target] = MountFact(target, source, volume.read_only)
     for target, mount in sorted(wanted.items()):
         present = mounted.get(target)

@@ -389,6 +389,10 @@ class Applier:
             lost = [name for name in action.join if name in fact.unjoined]
             if lost:
                 return f"not connected to {', '.join(lost)}"
+            known = dict(fact.files)
+            unseen = [volume for volume, digest, _ in action.files if known.get(volume) != digest]
+            if unseen:
+                return f"earlier files in {', '.join(unseen)}"
             return "" if not action.live or fact.live == action.live else f"other settings: {fact.live}"
         if isinstance(action, StopContainer):
             return "" if fact.state in _DOWN or fact.generation != action.expect else fact.state.value

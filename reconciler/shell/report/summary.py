@@ -71,8 +71,8 @@ AGES = frozenset(
 """Fields of a stored decision that change while nothing happens: when and how often in a row was probed or pushed, and how many
 requests are in flight. An object without other changes keeps those that were stored with it."""
 
-HARMLESS = {Rule.PRUNE_OFF, Rule.ABSENCE_UNPROVEN, Rule.BUSY, Rule.POLICY_KEPT, Rule.FIXED_WEIGHTS}
-"""Holds that count as converged and are reported: leftovers stay where they are, rounded weights are the best that a pool takes."""
+HARMLESS = {Rule.PRUNE_OFF, Rule.ABSENCE_UNPROVEN, Rule.BUSY, Rule.POLICY_KEPT, Rule.FIXED_WEIGHTS, Rule.FILES_KEPT}
+"""Holds that count as converged and are reported: leftovers and kept files stay where they are, rounded weights are the best that a pool takes."""
 
 
 @dataclass(frozen=True, slots=True)

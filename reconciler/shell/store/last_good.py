@@ -1,12 +1,13 @@
 """The last good manifests of an instance, as files read from the source: a daemon that starts on a broken source goes on with them.
 
-The file holds the texts of the manifests, with references to secrets and no value of one. They are checked again when they are
+The file holds the texts of the manifests, and the files that they refer to for volumes and variables, with references to secrets and no value of one. They are checked again when they are
 used, because the program may be another version by then. Written by the process that holds the lock, through `archive.py`.
 """
 
 import json
 import os
 import stat
+from base64 import b64decode, b64encode
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 from manifests.load import Sources
 from manifests.source.directory import SourceFile, SourceTree
 from manifests.source.local import LocalDocuments
+from manifests.values.files import FileSet, SetFile
 from reconciler.shell.store.directory import StoreError, explain, write_durable
 
 FILE = "manifests.json"
@@ -61,6 +63,7 @@ def save(state_dir: Path, good: LastGood) -> None:
         "complete": tree.complete,
         "is_git": tree.is_git,
         "files": _texts(tree.files),
+        "sets": [_set(item) for item in tree.sets],
         "local": {"name": local.name, "files": _texts(local.files)} if local is not None else None,
         "confined": good.confined,
     }
@@ -71,6 +74,17 @@ def save(state_dir: Path, good: LastGood) -> None:
 
 def _texts(files: tuple[SourceFile, ...]) -> list[list[str]]:
     return [[file.name, file.data.decode()] for file in files]
+
+
+def _set(item: FileSet) -> dict[str, Any]:
+    """A set of files; their contents may be no text. A set with a problem belongs to no manifests that are in force, unless it is optional."""
+    files = [[file.name, b64encode(file.data).decode(), file.executable] for file in item.files]
+    return {"path": item.path, "files": files, "missing": item.missing, "problem": item.problem, "hint": item.hint}
+
+
+def _read_set(raw: Any) -> FileSet:
+    files = tuple(SetFile(str(name), b64decode(data, validate=True), mode is True) for name, data, mode in raw["files"])
+    return FileSet(str(raw["path"]), files, str(raw["problem"]), str(raw["hint"]), raw["missing"] is True)
 
 
 def _files(raw: Any) -> tuple[SourceFile, ...]:
@@ -109,6 +123,7 @@ def _good(raw: dict[str, Any]) -> LastGood:
         is_git=raw["is_git"] is True,
         files=files,
         problems=(),
+        sets=tuple(map(_read_set, raw.get("sets", ()))),
     )
     tree = replace(tree, revision=tree.digest())
     return LastGood(

@@ -58,6 +58,8 @@ OTHERWISE = {
     f"{CONTAINER}.env[].valueFrom.secret.age.file": "secrets and decryption of the Instance",
     f"{CONTAINER}.env[].valueFrom.secret.age.identity": "secrets and decryption of the Instance",
     "template.spec.networks": "networks of the engine; host and none are refused",
+    f"{CONTAINER}.envFile[].path": "a file of the tree, below the manifests",
+    "template.spec.volumes[].files.from": "a file or directory of the tree, below the manifests; links are refused",
     "template.spec.volumes[].named": "a volume of the engine, whose driver the manifest cannot choose",
 }
 """Fields that another rule judges."""
@@ -71,7 +73,8 @@ PLAIN = (
     f"{CONTAINER}.securityContext.readOnlyRootFilesystem", f"{CONTAINER}.securityContext.allowPrivilegeEscalation",
     f"{CONTAINER}.ulimits[].", f"{CONTAINER}.init", f"{CONTAINER}.stopSignal", f"{CONTAINER}.dependsOn", f"{CONTAINER}.livenessProbe",
     f"{CONTAINER}.readinessProbe", f"{CONTAINER}.startupProbe", "template.spec.volumes[].name", "template.spec.volumes[].tmpfs.sizeLimit",
-    "template.spec.volumes[].accessMode",
+    "template.spec.volumes[].accessMode", f"{CONTAINER}.envFile[].required", "template.spec.volumes[].files.items[].",
+    "template.spec.volumes[].files.mode", "template.spec.volumes[].files.onChange", "template.spec.volumes[].files.signal",
 )  # fmt: skip
 """Fields, and beginnings of fields that end in a dot, that only concern the container itself or when it is replaced.
 

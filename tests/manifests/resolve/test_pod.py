@@ -170,7 +170,7 @@ BAD = [
     ("hostIP: 127.0.0.1", "hostIP: example.com", "is not an IP address"),
     ("networks: [edge, back]", "networks: [host]", "publish a hostPort instead"),
     ("networks: [edge, back]", "networks: ['-x']", "is not the name of a network"),
-    ("{name: data, named: web-data}", "{name: data}", "exactly one of named, hostPath and tmpfs"),
+    ("{name: data, named: web-data}", "{name: data}", "exactly one of named, hostPath, tmpfs and files"),
     ("tmpfs: {", "accessMode: ReadWriteOncePod, tmpfs: {", "each container has its own"),
     ("{name: data, mountPath: /data}", "{name: date, mountPath: /data}", "has no volume 'date'"),
     ("            - {name: data, mountPath: /data}\n", "", "no container mounts volume 'data'"),

@@ -63,6 +63,23 @@ def test_what_was_read_comes_back_unchanged(kept):
     assert (stored.instance, stored.commit, stored.revision) == ("demo", COMMIT, sources.revision)
 
 
+def test_files_that_manifests_refer_to_are_a_part_of_it(kept):
+    template = {"volumes": [{"files": {"from": "conf"}}], "containers": [{"envFile": ["a.env", "no.env"]}]}
+    manifest = {"apiVersion": "reconciler/v1", "kind": "Workload", "spec": {"template": {"spec": template}}}
+    write(kept.tree, {"w.json": json.dumps(manifest), "conf/é": b"\xff\x00", "conf/run": "x", "a.env": "A=1"})
+    (kept.tree / "conf/run").chmod(0o755)
+    sources = kept.sources()
+    assert len(sources.tree.sets) == 3
+    assert kept.archive().in_force(sources) == ""
+    stored = last_good.load(kept.state)
+    assert stored is not None
+    assert stored.sources == sources
+    assert stored.revision == sources.revision
+    write(kept.tree, {"conf/run": "y"})
+    assert kept.archive().in_force(kept.sources()) == ""
+    assert last_good.load(kept.state).revision != sources.revision
+
+
 def test_a_local_file_is_a_part_of_it(kept, tmp_path):
     local = tmp_path / "local.yaml"
     local.write_text("# a local file\n")

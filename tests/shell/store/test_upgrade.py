@@ -52,6 +52,7 @@ NEW_RULES = {
     Rule.POLICY_VIOLATION,
     Rule.NO_NODE,
     Rule.VOLUME_IN_USE,
+    Rule.FILES_KEPT,
 }
 NEW_REASONS = {
     Reason.DRAIN_DEADLINE,
@@ -60,6 +61,7 @@ NEW_REASONS = {
     Reason.POLICY_LOST,
     Reason.SPEC_LOST,
     Reason.VOLUME_IN_USE,
+    Reason.FILES_CHANGED,
 }
 NEW_WAITING = {Waiting.PUBLISHED, Waiting.STEADY}
 """What later versions have added."""
