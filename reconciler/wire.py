@@ -55,8 +55,18 @@ from reconciler.shell.store.archive import mark_removed
 from reconciler.shell.store.lock import Lock
 from reconciler.shell.store.memory import BlockingMemory, ReadOnlyMemory, StoreMemory, command_of
 from reconciler.shell.store.state_db import Store, StoreError
-from reconciler.start import StartManifests, archive_of, keep, kept, source_of, start_manifests, stored_source
-from reconciler.tree import Location, state_to_read
+from reconciler.start import (
+    StartManifests,
+    archive_of,
+    held_back,
+    keep,
+    kept,
+    source_of,
+    start_manifests,
+    stored_source,
+    waits_note,
+)
+from reconciler.tree import Location, resolve, state_to_read
 from reconciler.web.metrics_serving import serve_metrics
 from reconciler.web.serving import serve
 
@@ -240,7 +250,7 @@ async def run_once(
         ManifestErrors, Locked, StoreError
     """
     host = SystemClock()
-    start = start_manifests(location, host, stored=False) if stored is None else stored
+    start = start_manifests(location, host, stored=False, destroy=intent.destroy) if stored is None else stored
     loaded = start.desired
     desired = intent.applied_to(loaded)
     state = location.state_of(desired.instance.id)
@@ -262,6 +272,9 @@ async def run_once(
     ):
         reporter.follow(providers.progress)
         clock = memory.clock
+        make = partial(
+            build, state=state, may_write=True, offset=clock.offset, credentials=credentials, report=monitoring.called
+        )
         monitoring.follow_clock(clock)
         source: Source = (
             kept(location, intent, start, state, memory.blocking, clock, reporter)
@@ -274,7 +287,7 @@ async def run_once(
         parts = Parts(
             desired=desired,
             providers=providers,
-            providers_for=None,
+            providers_for=make if start.waiting is not None else None,
             prober=prober,
             memory=monitoring.memory(memory),
             source=monitoring.source(source),
@@ -347,6 +360,8 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
                 level=logging.WARNING,
             )
             reporter.note(render(start.invalid[1].problems), level=logging.WARNING)
+        elif start.waiting is not None:
+            reporter.note(waits_note(start, archive), level=logging.WARNING)
         else:
             keep(archive, start, memory.blocking, clock, reporter)
         parts = Parts(
@@ -449,6 +464,12 @@ class MadePlan(NamedTuple):
     view: DaemonView | None
 
 
+def _at_path(location: Location) -> StartManifests:
+    """The manifests at the location. Raises `ManifestErrors`."""
+    sources = location.read()
+    return StartManifests(resolve(sources), sources)
+
+
 async def make_plan(
     location: Location,
     *,
@@ -473,7 +494,8 @@ async def make_plan(
     Raises:
         ManifestErrors, StoreError, Stopped
     """
-    loaded = location.load() if stored is None else stored.desired
+    start = _at_path(location) if stored is None else stored
+    loaded = start.desired
     desired = intent.applied_to(loaded)
     with ExitStack() as stack:
         if untrusted and location.instance_file is None:
@@ -509,4 +531,7 @@ async def make_plan(
         plan = forecast(desired, observed, now)
         if view is not None:
             plan = replace(plan, holds=(*plan.holds, *view.only_there(decision, desired.revision)))
+        if stored is None and not untrusted:
+            # The plan is of the manifests at PATH, for review; a run keeps those in force until these are over.
+            plan = replace(plan, holds=(*plan.holds, *held_back(state, start, SystemClock())))
         return MadePlan(plan, decision, now, view)

@@ -107,10 +107,11 @@ class HoldWindow(Model):
     """A recurring span of time in which some actions are held."""
 
     name: Name = Field(description="Name of the window, for messages.")
-    holds: Annotated[Items[Literal["heal", "rollout", "prune"]], unique("action")] = Field(
+    holds: Annotated[Items[Literal["heal", "drift", "commits", "rollout", "prune"]], unique("action")] = Field(
         min_length=1,
-        description="Actions that are held: `heal` (restarts for health), `rollout` (changes of revision, replicas, settings or "
-        "secrets), `prune` (deletions). Starts of stopped replicas are never held.",
+        description="Actions that are held: `heal` (restarts for health), `drift` (settings, networks and surplus of containers that "
+        "moved while the manifests did not), `commits` (new revisions of the manifests; those in force stay until the window closes), "
+        "`rollout` (changes of revision, replicas, settings or secrets), `prune` (deletions). Starts of stopped replicas are never held.",
     )
     schedule: CronText = Field(description="Begin of the window, as a cron expression with five fields: `0 22 * * 5`.")
     duration: Window = Field(description="Length of the window.")
@@ -121,6 +122,15 @@ class GuardSpec(Model):
     """The limits."""
 
     suspend: bool = Field(False, description="Stops all actions; probes and reports continue.")
+    suspend_commits: bool = Field(
+        False,
+        description="Keeps the manifests in force and lets new revisions wait; healing goes on. The Guard of the revision that waits "
+        "decides, so a commit that sets it to false ends it.",
+    )
+    suspend_healing: bool = Field(
+        False,
+        description="Holds restarts for health and corrections of containers that the manifests did not change; new revisions are taken.",
+    )
     deny: Annotated[Items[KeyRef], unique("key")] = Field(
         (), description="Keys of objects on which no action is taken."
     )

@@ -314,7 +314,8 @@ class MassChange:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Global limits. `deny` holds keys of objects on which no action is taken.
+    """Global limits. `deny` holds keys of objects on which no action is taken. `suspend_commits`: new revisions of the manifests wait;
+    `suspend_healing`: nothing is restarted for its health, and no container is corrected that the manifests did not change.
 
     `exec_commands` are the beginnings of argument lists that exec probes may run; None = any. `policy` judges the manifests while they
     are resolved, and templates of earlier revisions before a container is created from one.
@@ -328,6 +329,8 @@ class Guard:
     mass_failure: MassFailure = DEFAULT_MASS_FAILURE
     windows: tuple[Window, ...] = ()
     policy: Policy = field(default=DEFAULT_POLICY, repr=False)
+    suspend_commits: bool = False
+    suspend_healing: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,13 +18,13 @@ from reconciler.core.exits import grants
 from reconciler.core.healing import mass_failure, restart_history, restart_requests
 from reconciler.core.healing.restart_counters import RestartCounters
 from reconciler.core.health import belief
-from reconciler.core.limits import approvals, prune_guard, windows
+from reconciler.core.limits import approvals, commits, prune_guard, windows
 from reconciler.core.limits.prune_guard import Pruning
 from reconciler.core.model.instant import FOREVER, Now
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.ledger_fold import keep_acceptances
 from reconciler.core.model.observed import Observed
-from reconciler.core.model.reasons import Hold, Reason, Rule
+from reconciler.core.model.reasons import Hold, Reason, Rule, Wait
 from reconciler.core.model.step import Step
 from reconciler.core.replicas import (
     availability,
@@ -157,9 +157,14 @@ def _pass(desired: Desired, observed: Observed, now: Now, before: Ledger, last: 
         *_unknown(snap),
         *observed.faults,
     }
+    unread = set[Wait]()
     if observed.source_problem is not None:
         holds.add(observed.source_problem.hold())
-    waits = {wait for stage in stages for wait in stage.waits} | set(restart_requests.waits(snap, ledger))
+    if observed.waiting is not None:
+        held_back = commits.holds(observed.waiting, ledger, now)
+        holds |= set(held_back)
+        unread = set() if held_back else {commits.wait(observed.waiting)}
+    waits = {wait for stage in stages for wait in stage.waits} | set(restart_requests.waits(snap, ledger)) | unread
     ledger = _forget(out.ledger, out.ids) if fault is None else out.ledger
     due_steps = tuple(sorted(out.steps, key=_order))
     # Compared with the ledger before all passes too: a grant that ends as soon as it is given would be given again and again.

@@ -19,12 +19,14 @@ from reconciler.core.actions import asked
 from reconciler.core.decide import decide
 from reconciler.core.decision import Decision
 from reconciler.core.dns import other_writers
+from reconciler.core.limits import commits
 from reconciler.core.model.instant import FOREVER, Now, instant
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.ledger_fold import Command, Outcome, OutcomeKind, apply_commands, fold, try_again
 from reconciler.core.model.observed import Observed
 from reconciler.core.model.reasons import Hold, Rule
 from reconciler.core.model.step import Step
+from reconciler.core.model.waiting_revision import WaitingRevision
 from reconciler.core.replicas import ends
 from reconciler.core.replicas.ends import End
 from reconciler.core.rollouts.revisions import quiet
@@ -90,7 +92,7 @@ class Loop:
         self.faults = Faults()
         self.stays = False
         self.looks = Looks(parts.providers, parts.runner, parts.clock, self.wake)
-        self.manifest_reload = ManifestReload(parts, self.wake)
+        self.manifest_reload = ManifestReload(parts, self.wake, self._held_back)
         self.probing = Probing(parts.prober, self.looks)
         self.probing.view = self.probing.name_targets.view = parts.view
         self.pushing = Pushing(self.looks, parts.clock, self.wake)
@@ -533,6 +535,7 @@ class Loop:
             ledger=self.ledger,
             source_read_at=self.manifest_reload.read_at,
             source_problem=self.manifest_reload.problem,
+            waiting=self.manifest_reload.waiting,
             busy=self._busy() if view is None else view.busy,
             contexts=self.probing.label_contexts.contexts,
             under_way=frozenset(self.applier.busy) if view is None else view.under_way,
@@ -659,6 +662,10 @@ class Loop:
             )
         else:
             self.faults.end(Rule.SOURCE_UNREADABLE)
+
+    def _held_back(self, waiting: WaitingRevision) -> bool:
+        """Whether a valid revision has to wait. Called on the thread that reads the source too: it only reads values."""
+        return bool(commits.holds(waiting, self.ledger, self.clock.now()))
 
     def _put_in_force(self, desired: Desired, now: Now) -> None:
         """Use these manifests from now on. Calls under way go on with the providers of the manifests before."""

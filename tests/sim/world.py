@@ -26,6 +26,7 @@ from reconciler.core.model.ledger_fold import Outcome
 from reconciler.core.model.observed import Observed
 from reconciler.core.model.source_problem import SourceProblem
 from reconciler.core.model.step import Step
+from reconciler.core.model.waiting_revision import HeldBack, WaitingRevision, never
 from reconciler.exits import Exit
 from reconciler.metrics.monitoring import Monitoring
 from reconciler.shell.daemon_view import DaemonView
@@ -99,12 +100,18 @@ class Script:
         self.next: Desired | None = None
         self.broken = ""
         self.error: Exception | None = None
+        self.held: WaitingRevision | None = None
 
-    def reread(self) -> tuple[Desired | None, tuple[str, ...]]:
+    def reread(self, held: HeldBack = never) -> tuple[Desired | None, tuple[str, ...]]:
         if self.error is not None:
             raise self.error
         if self.broken:
             return None, (self.broken,)
+        if self.next is not None:
+            waiting = WaitingRevision(self.next.revision, "", self.next.guard, "a" * 12, 1)
+            self.held = waiting if held(waiting) else None
+            if self.held is not None:
+                return None, ()
         fresh, self.next = self.next, None
         return fresh, ("a new revision",) if fresh is not None else ()
 
@@ -113,6 +120,9 @@ class Script:
 
     def problem(self) -> SourceProblem | None:
         return SourceProblem("b" * 64, "", self.broken, 1, "a" * 64, 1, 1) if self.broken else None
+
+    def waiting(self) -> WaitingRevision | None:
+        return self.held
 
     def same(self) -> bool:
         return not self.broken

@@ -159,7 +159,7 @@ class Ledger:
 
     grants: container id -> open grant (a name may exist on two nodes while a replica moves). attempts: replica -> instants of
     health restarts. failures: replica -> streak. step_failures: step id -> failure. wanted: candidate -> since when it exists.
-    suspensions: object key or `*`. restarted: `node|workload key` -> instants of health restarts. escalations: replica.
+    suspensions: object key or `*`, with its scope before it (`suspension_scope`). restarted: `node|workload key` -> instants of health restarts. escalations: replica.
     outbreaks: workload key or `node/NAME`. runtime_restarts: container id -> the runtime's own count at the last look.
     taken_over: replicas whose restarts we took over from the runtime. revisions, rollouts: workload key. clock: wall against steady
     time at the last check for a rollout. absences: object -> absence. passed: `workload key@revision|probe` of probes that passed once. zones: `provider/zone`

@@ -177,6 +177,7 @@ class Waiting(StrEnum):
     PAUSE = "canary pause"
     ROLLBACK_WINDOW = "rollback window"
     STEADY = "steady health"
+    COMMIT = "new revision"
 
 
 class Act(StrEnum):
