@@ -89,6 +89,24 @@ def start_manifests(location: Location, clock: HostClock, *, stored: bool, destr
     return replace(stays, waiting=(sources, start.desired.guard))
 
 
+def in_force(location: Location) -> StartManifests | None:
+    """The stored manifests of the instance at a location, where those at the location are other ones; None where they are not.
+
+    Raises:
+        ManifestErrors: the manifests at the location are invalid, or the stored ones cannot be used.
+    """
+    sources = location.read()
+    instance = tree.resolve(sources).instance.id
+    try:
+        state = location.state_of(instance)
+        good = last_good.load(state)
+    except (tree.NoHome, StoreError):
+        return None
+    if good is None or good.removed or good.instance != instance or good.revision == sources.revision:
+        return None
+    return stored_manifests(state, sources, None)
+
+
 def held_back(state: Path, start: StartManifests, clock: HostClock) -> list[Hold]:
     """What lets the manifests of this start wait while others are in force; empty when nothing does, or none are.
 

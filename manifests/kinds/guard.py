@@ -5,6 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from manifests.kinds.base import Command, Manifest, Model, unique
+from manifests.kinds.drift import Drift
 from manifests.kinds.policy import Policy
 from manifests.types.durations import MINUTE, Duration
 from manifests.types.errors import bad_value
@@ -146,6 +147,9 @@ class GuardSpec(Model):
     )
     windows: Annotated[Items[HoldWindow], unique("window", "name")] = Field(
         (), description="Times in which some actions are held."
+    )
+    drift: Drift = Field(
+        default_factory=Drift, description="What is done about drift in workloads that say nothing else of a field."
     )
     policy: Policy = Field(default_factory=Policy, description="What the manifests may ask for.")
 

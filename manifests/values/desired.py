@@ -11,6 +11,7 @@ from functools import cached_property
 
 from manifests.problems import NOWHERE, Where
 from manifests.values.dns import DNSPolicy, HealthCheck, Record, RecordList
+from manifests.values.drift import DEFAULT_DRIFT, DriftRules
 from manifests.values.limits import (
     DEFAULT_ESCALATION,
     DEFAULT_MASS_FAILURE,
@@ -234,6 +235,7 @@ class Workload:
     restart_only: bool = False
     where: Where = NOWHERE
     forbidden: str = ""
+    drift: DriftRules = DEFAULT_DRIFT
 
     def __post_init__(self) -> None:
         if not isinstance(self.nodes, Nodes):
@@ -329,8 +331,8 @@ class Guard:
     mass_failure: MassFailure = DEFAULT_MASS_FAILURE
     windows: tuple[Window, ...] = ()
     policy: Policy = field(default=DEFAULT_POLICY, repr=False)
-    suspend_commits: bool = False
-    suspend_healing: bool = False
+    suspend_commits: bool = field(default=False, repr=False)
+    suspend_healing: bool = field(default=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

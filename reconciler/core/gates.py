@@ -23,6 +23,7 @@ from reconciler.core.health.belief import Belief
 from reconciler.core.limits import approvals, backoff, pod_policy, prune_guard, suspensions, windows
 from reconciler.core.limits.prune_guard import Pruning
 from reconciler.core.limits.suspensions import Subject
+from reconciler.core.model.drift import Why
 from reconciler.core.model.instant import FOREVER, instant, next_after
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.reasons import Hold, Reason, Rule, Wait, Waiting
@@ -46,7 +47,10 @@ _ROLLOUT = frozenset(
         Reason.NODE_CHANGED,
     }
 )
-"""Causes of planned changes, which a window may keep out of some hours."""
+"""Causes of planned changes, which a window may keep out of some hours. Where the manifests did not move, they are drift."""
+
+_DRIFT = frozenset({Reason.SETTINGS_CHANGED, Reason.SURPLUS, Reason.NODE_CHANGED, Reason.IMAGE_REPLACED})
+"""Causes of corrections that a window may hold. The others bring back what runs, or what lets it run."""
 
 
 @dataclass(slots=True)
@@ -296,6 +300,8 @@ class _Gate:
         workload = want.workload
         if want.cause in URGENT or want.cause is Reason.DRAIN_DEADLINE:
             return Held.HEAL
+        if want.why is Why.DRIFT and want.cause in _DRIFT:
+            return Held.DRIFT
         if want.cause in _ROLLOUT:
             return Held.ROLLOUT
         if want.kind is Kind.CREATE and workload is not None and self.roster.groups[workload.key].outgoing:
@@ -307,13 +313,14 @@ class _Gate:
         if self.desired.destroy:
             return []
         workload, key = want.workload, want.object.rpartition("/")[0]
-        subject = Subject(key, want.object, want.node, workload is not None and workload.suspend)
+        heals = want.why is Why.DRIFT and workload is not None
+        subject = Subject(key, want.object, want.node, workload is not None and workload.suspend, heals)
         holds = suspensions.suspended(self.desired, self.counters.ledger, subject, want.id, self.now, want.held)
         held = self.held(want) if self.desired.guard.windows else None
         if held is not None:
             holds += windows.holds(self.desired, held, want.object, want.id, self.now, want.held)
-        heals = want.kind in (Kind.RESTART, Kind.RECREATE) and want.cause in URGENT
-        if holds and heals and workload is not None and all(hold.until is not None for hold in holds):
+        restarts = want.kind in (Kind.RESTART, Kind.RECREATE) and want.cause in URGENT
+        if holds and restarts and workload is not None and all(hold.until is not None for hold in holds):
             # Nothing happens when all of these have ended, if a rule holds the restart for good.
             lasting = restart_gates.lasting(want, workload, self.counters)
             holds += [] if lasting is None else [lasting]

@@ -67,7 +67,8 @@ class Tape:
         self.outcomes: list[Outcome] = []
         self.notes: list[tuple[int, str]] = []
         self.events: list[tuple[str, str, str, str, str, str]] = []
-        self.watch: Callable[[Step], None] = lambda step: None
+        self.watch: Callable[[Step], object] = lambda step: None
+        self.listen: Callable[[Decision], object] = lambda decision: None
 
     def started(self, step: Step) -> None:
         try:
@@ -82,6 +83,7 @@ class Tape:
     def decided(self, decision: Decision, now: Now) -> None:
         self.decided_count += 1
         self.last = decision
+        self.listen(decision)
         ids = [step.id for step in decision.steps]
         if len(ids) != len(set(ids)):
             self.broken.append(AssertionError(f"two steps with the same id: {ids}"))

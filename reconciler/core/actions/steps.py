@@ -130,11 +130,11 @@ def update(want: Want, fact: ContainerFact, ledger: Ledger) -> Step | None:
         # Only the network: other settings are a planned change, which may have to wait.
         action = UpdateContainer(fact.node, fact.name, fact.generation, (), join=fact.unjoined)
     else:
-        live = restart_history.settings(want.workload, want.object, fact, ledger)
+        live = restart_history.settings(want.workload, want.object, fact, ledger) if want.live is None else want.live
         if want.cause is Reason.POLICY_LOST:  # at once; limits are a planned change as well
             live = restart_history.with_policy(live, fact)
         action = UpdateContainer(fact.node, fact.name, fact.generation, live, adopted=fact.adopted)
-    return Step(want.id, want.object, action, want.cause, want.message)
+    return Step(want.id, want.object, action, want.cause, want.message, why=want.why, moved=want.moved)
 
 
 def quieten(grant: Grant, fact: ContainerFact) -> Step:
