@@ -354,7 +354,12 @@ def _outdated(snap: Snapshot, group: Group, ledger: Ledger, out: Differences) ->
                 out.wants.append(_want(group, mark.ordinal, Kind.START, cause, why, belief))
             old = "the adopted container" if belief.fact.adopted else f"revision {mark.revision[:8]}"
             message, kind = f"{old} is replaced by revision {revision[:8]}", Kind.RETIRE
-            if group.workload.strategy is Strategy.RECREATE and mark.ordinal < group.workload.replicas:
+            never_ran = belief.fact.state is ContainerState.CREATED
+            if (
+                group.workload.strategy is Strategy.RECREATE
+                and mark.ordinal < group.workload.replicas
+                and not never_ran
+            ):
                 message, kind = f"{message}; {why_first(group.workload)}", Kind.RECREATE
             cause, double = Reason.TEMPLATE_CHANGED, exclusive_volumes.doubled(group, belief)
             if double is not None:

@@ -24,7 +24,7 @@ from reconciler.core.limits import approvals, backoff, pod_policy, prune_guard, 
 from reconciler.core.limits.prune_guard import Pruning
 from reconciler.core.limits.suspensions import Subject
 from reconciler.core.model.drift import Why
-from reconciler.core.model.instant import FOREVER, instant, next_after
+from reconciler.core.model.instant import FOREVER, Instant, instant, next_after
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.reasons import Hold, Reason, Rule, Wait, Waiting
 from reconciler.core.model.want import Kind, Want
@@ -233,7 +233,8 @@ class _Gate:
         spare = want.fact is not None and self.failing_checks.get(want.fact.id, False)
         unknown = serves and want.ready is ProbeValue.UNKNOWN
         message = ""
-        if want.kind is Kind.RETIRE and want.cause is not Reason.REVISION_FAILED:
+        never_ran = want.fact is not None and want.fact.state is ContainerState.CREATED
+        if want.kind is Kind.RETIRE and want.cause is not Reason.REVISION_FAILED and not never_ran:
             retiring = sum(1 for name in self.counters.ledger.grants if name in members.outgoing)
             message = replacement.replaced(group, counts, retiring)
         if want.kind is Kind.RECREATE and want.cause in REPLACED and want.ordinal not in group.current:
@@ -275,7 +276,11 @@ class _Gate:
         # against the budget too. An unavailable container that is replaced has an available one in its place already.
         runs = want.fact is not None and want.fact.state in UP
         counted = available or unknown or (runs and want.kind is not Kind.RETIRE)
-        if counted and len(self.counters.open_grants(prefix)) >= limit:
+        grants = self.counters.open_grants(prefix)
+        if not (available or unknown):
+            # Its replica may be out of service already: the container of a corrected revision takes nothing more from it.
+            grants = [grant for grant in grants if grant.object != want.object]
+        if counted and len(grants) >= limit:
             message = f"{workload.key} allows {limit} disruption{'' if limit == 1 else 's'} at a time"
             return Wait(want.object, Waiting.REPLACEMENT, message, self.counters.unseen_until(prefix))
         answer = self.name_floors.keep(want, workload, self.counters.ledger.grants)
@@ -352,9 +357,29 @@ class _Gate:
                 return self.retire(want, workload)
 
 
+def _first_wanted(wants: Iterable[Want], wanted: Mapping[str, Instant]) -> Mapping[str, int]:
+    """Since when (wall ns) a container of each workload is to leave for another revision."""
+    first: dict[str, int] = {}
+    for want in wants:
+        if want.cause is Reason.TEMPLATE_CHANGED and want.workload is not None:
+            at = wanted[want.id].wall
+            first[want.workload.key] = min(first.get(want.workload.key, at), at)
+    return first
+
+
+def _since(want: Want, wanted: Mapping[str, Instant], first: Mapping[str, int]) -> int:
+    """Since when a candidate counts as wanted: containers that leave for another revision are equals, however old their own is.
+
+    Else a newer revision, which corrects one that is stuck, would first take replicas that serve, and last those that are stuck.
+    """
+    if want.cause is Reason.TEMPLATE_CHANGED and want.workload is not None:
+        return first[want.workload.key]
+    return wanted[want.id].wall
+
+
 def ask(
     counters: RestartCounters,
-    wants: Iterable[Want],
+    wants: Sequence[Want],
     pruning: Pruning,
     dead: Mapping[str, Sequence[DeadMember]],
     failing_checks: Mapping[str, bool],
@@ -370,8 +395,9 @@ def ask(
     since, now = counters.ledger.wanted, counters.snap.now
     wanted = {want.id: since[want.id] if want.id in since else instant(now) for want in wants}
     gates = _Gate(counters, pruning, dead, failing_checks, name_floors)
+    first = _first_wanted(wants, wanted)
     # Unavailable containers go first among equals: their disruption costs nothing.
-    for want in sorted(wants, key=lambda want: (wanted[want.id].wall, want.ready is ProbeValue.PASS, want.id)):
+    for want in sorted(wants, key=lambda want: (_since(want, wanted, first), want.ready is ProbeValue.PASS, want.id)):
         stopped = gates.overrides(want)
         if stopped:
             gates.out.holds.extend(stopped)
