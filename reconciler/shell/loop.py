@@ -185,6 +185,8 @@ class Loop:
         """
         self.probing.network_only = True
         await self._begin(write=False)
+        # Orders that no process has taken yet: the run that this plan is of reads them first.
+        self.ledger = apply_commands(self.ledger, tuple(command for _, command in await self.memory.commands()))
         if self.parts.view is None:  # else the process beside it tries failed steps again when they are due
             self.ledger = try_again(self.ledger)
         try:

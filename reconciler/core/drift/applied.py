@@ -30,7 +30,7 @@ def begin(desired: Desired, ledger: Ledger) -> Ledger:
     """The ledger with the documents that these manifests declare otherwise than before."""
     if ledger.applied_of == desired.revision:
         return ledger
-    declared = {document.key: _applied(document) for document in _documents(desired)}
+    declared = {document.key: declaration(document) for document in _documents(desired)}
     moving = frozenset(key for key, row in declared.items() if ledger.applied.get(key) != row)
     kept = {key: row for key, row in ledger.applied.items() if key in declared}
     applied = ledger.applied if len(kept) == len(ledger.applied) else kept
@@ -49,7 +49,7 @@ def settle(snap: Snapshot, ledger: Ledger, wants: Iterable[Want], weights: Weigh
         document.key: document for document in _documents(snap.desired) if document.key in ledger.moving
     }
     done = {
-        key: _applied(document)
+        key: declaration(document)
         for key, document in declared.items()
         if key not in differing and _converged(snap, document)
     }
@@ -67,7 +67,8 @@ def _documents(desired: Desired) -> Iterator[Document]:
     yield from desired.record_lists
 
 
-def _applied(document: Document) -> Applied:
+def declaration(document: Document) -> Applied:
+    """What a document declares, as the ledger keeps it."""
     if isinstance(document, Workload):
         template = document.template
         parts: Any = (template.revision, document.replicas, tuple(document.nodes), document.strategy, document.adopt)
