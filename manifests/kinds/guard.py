@@ -130,7 +130,8 @@ class GuardSpec(Model):
     )
     suspend_healing: bool = Field(
         False,
-        description="Holds restarts for health and corrections of containers that the manifests did not change; new revisions are taken.",
+        description="Holds what the manifests did not ask for: restarts for health, starts, recreations and corrections of containers; new "
+        "revisions are taken, and weights and names follow health.",
     )
     deny: Annotated[Items[KeyRef], unique("key")] = Field(
         (), description="Keys of objects on which no action is taken."

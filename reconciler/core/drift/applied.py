@@ -30,7 +30,8 @@ def begin(desired: Desired, ledger: Ledger) -> Ledger:
     """The ledger with the documents that these manifests declare otherwise than before."""
     if ledger.applied_of == desired.revision:
         return ledger
-    declared = {document.key: declaration(document) for document in _documents(desired)}
+    lists: dict[int, str] = {}
+    declared = {document.key: declaration(document, lists) for document in _documents(desired)}
     moving = frozenset(key for key, row in declared.items() if ledger.applied.get(key) != row)
     kept = {key: row for key, row in ledger.applied.items() if key in declared}
     applied = ledger.applied if len(kept) == len(ledger.applied) else kept
@@ -48,8 +49,9 @@ def settle(snap: Snapshot, ledger: Ledger, wants: Iterable[Want], weights: Weigh
     declared: Mapping[str, Document] = {
         document.key: document for document in _documents(snap.desired) if document.key in ledger.moving
     }
+    lists: dict[int, str] = {}
     done = {
-        key: declaration(document)
+        key: declaration(document, lists)
         for key, document in declared.items()
         if key not in differing and _converged(snap, document)
     }
@@ -67,11 +69,16 @@ def _documents(desired: Desired) -> Iterator[Document]:
     yield from desired.record_lists
 
 
-def declaration(document: Document) -> Applied:
-    """What a document declares, as the ledger keeps it."""
+def declaration(document: Document, lists: dict[int, str]) -> Applied:
+    """What a document declares, as the ledger keeps it.
+
+    `lists` are the texts of lists of nodes by identity: many workloads may use the same ones, and each list is read once.
+    """
     if isinstance(document, Workload):
-        template = document.template
-        parts: Any = (template.revision, document.replicas, tuple(document.nodes), document.strategy, document.adopt)
+        template, nodes = document.template, lists.get(id(document.nodes))
+        if nodes is None:
+            nodes = lists[id(document.nodes)] = ",".join(document.nodes)
+        parts: Any = (template.revision, document.replicas, nodes, document.strategy, document.adopt)
         return Applied(_digest(parts), template.live)
     return Applied(_digest([getattr(document, field.name) for field in fields(document) if field.name not in _UNSEEN]))
 

@@ -35,7 +35,7 @@ def settled(made: Desired) -> Ledger:
     """The ledger of a world that has converged to these manifests."""
     begun = applied.begin(made, Ledger())
     assert begun.moving == {workload.key for workload in made.workloads}
-    rows = {workload.key: applied.declaration(workload) for workload in made.workloads}
+    rows = {workload.key: applied.declaration(workload, {}) for workload in made.workloads}
     return Ledger(applied=rows, applied_of=made.revision)
 
 

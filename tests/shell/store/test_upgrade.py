@@ -37,6 +37,10 @@ NEW_SECTIONS = {
     "nodes",
     "placed",
     "unread",
+    "applied",
+    "moving",
+    "applied_of",
+    "reverts",
 }
 NEW_RULES = {
     Rule.DRAIN_DEADLINE,
@@ -50,8 +54,10 @@ NEW_RULES = {
     Rule.POLICY_VIOLATION,
     Rule.NO_NODE,
     Rule.VOLUME_IN_USE,
+    Rule.DRIFT,
 }
 NEW_REASONS = {
+    Reason.IMAGE_REPLACED,
     Reason.DRAIN_DEADLINE,
     Reason.MOVED,
     Reason.NODE_CHANGED,
@@ -59,7 +65,7 @@ NEW_REASONS = {
     Reason.SPEC_LOST,
     Reason.VOLUME_IN_USE,
 }
-NEW_WAITING = {Waiting.PUBLISHED, Waiting.STEADY}
+NEW_WAITING = {Waiting.PUBLISHED, Waiting.STEADY, Waiting.COMMIT}
 """What later versions have added."""
 
 
