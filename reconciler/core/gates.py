@@ -313,6 +313,14 @@ class _Gate:
             return None if workload.strategy in STAGED else Held.ROLLOUT
         return Held.PRUNE if workload is None else None
 
+    def begun(self, want: Want) -> bool:
+        """Whether a candidate carries on a rollout that has begun: a window that opens then lets it end, like an open activation."""
+        workload = want.workload
+        if workload is None or not (want.kind is Kind.CREATE or want.cause is Reason.TEMPLATE_CHANGED):
+            return False
+        group = self.roster.groups[workload.key]
+        return workload.strategy not in STAGED and bool(group.outgoing) and bool(group.current)
+
     def overrides(self, want: Want) -> list[Hold]:
         """Everything by which operators stop this candidate: suspensions, the deny list and open windows. All of them."""
         if self.desired.destroy:
@@ -322,7 +330,7 @@ class _Gate:
         subject = Subject(key, want.object, want.node, workload is not None and workload.suspend, heals)
         holds = suspensions.suspended(self.desired, self.counters.ledger, subject, want.id, self.now, want.held)
         held = self.held(want) if self.desired.guard.windows else None
-        if held is not None:
+        if held is not None and not (held is Held.ROLLOUT and self.begun(want)):
             holds += windows.holds(self.desired, held, want.object, want.id, self.now, want.held)
         restarts = want.kind in (Kind.RESTART, Kind.RECREATE) and want.cause in URGENT
         if holds and restarts and workload is not None and all(hold.until is not None for hold in holds):
@@ -368,7 +376,7 @@ def _first_wanted(wants: Iterable[Want], wanted: Mapping[str, Instant]) -> Mappi
 
 
 def _since(want: Want, wanted: Mapping[str, Instant], first: Mapping[str, int]) -> int:
-    """Since when a candidate counts as wanted: containers that leave for another revision are equals, however old their own is.
+    """The age of a candidate (wall ns since the epoch): containers that leave for another revision are equals, whatever their own age.
 
     Else a newer revision, which corrects one that is stuck, would first take replicas that serve, and last those that are stuck.
     """

@@ -47,7 +47,7 @@ def in_force(world: World) -> str:
     return str(document(world, "status", "--instance-id", world.id)["revision"])
 
 
-def test_a_held_commit_waits_over_kills_of_the_daemon_and_comes_when_resumed(world):
+def test_a_held_commit_waits_over_kills_and_comes_when_resumed(world):
     world.run("--once", world.manifests)
     first = in_force(world)
     daemon = world.watch()
@@ -79,7 +79,7 @@ def test_a_held_commit_waits_over_kills_of_the_daemon_and_comes_when_resumed(wor
     until(lambda: world.replicas() not in ([], [old]))
 
 
-def test_a_single_run_keeps_what_is_in_force_and_says_so_with_its_exit_code(world):
+def test_a_single_run_keeps_what_is_in_force_and_exits_manual(world):
     world.run("--once", world.manifests)
     first = in_force(world)
     world.run("suspend", "--commits", "--instance-id", world.id, "--reason", "freeze")
@@ -95,7 +95,7 @@ def test_a_single_run_keeps_what_is_in_force_and_says_so_with_its_exit_code(worl
     assert in_force(world) != first
 
 
-def test_a_commit_of_a_closed_window_is_taken_when_it_opens_also_by_a_new_daemon(world):
+def test_a_commit_in_a_window_is_taken_at_its_end_by_a_new_daemon(world):
     world.run("--once", world.manifests)
     first = in_force(world)
     daemon = world.watch()

@@ -1,4 +1,4 @@
-"""Drift and change are told apart in whole worlds: what the world moved, what the manifests moved, and what is done about each."""
+"""Drift and change are held apart in whole worlds: what the world moved, what the manifests moved, and what is done about each."""
 
 from dataclasses import replace
 
@@ -158,7 +158,7 @@ def test_a_network_that_is_lost_is_drift_by_its_rule(world):
     assert item.unjoined == ()
 
 
-def test_a_container_that_is_removed_is_drift_and_one_that_is_added_a_change(world):
+def test_a_removed_container_is_drift_and_an_added_one_a_change(world):
     steps = begun(world)
     del world.outside.nodes["node-a"][WEB_0]
     world.run(60 * SECOND)

@@ -6,6 +6,7 @@ import pytest
 
 from manifests.values.desired import SECOND, Guard, MassChange
 from manifests.values.limits import Held, Window
+from manifests.values.rollouts import Strategy
 from providers.facts import ContainerState
 from reconciler.core.model.reasons import Rule
 from reconciler.core.model.source_problem import OBJECT
@@ -139,3 +140,25 @@ def test_a_suspension_of_healing_ends_at_its_time(world):
     world.push(shop())
     world.run(60 * SECOND)
     assert world.containers()[WEB.format(2)].up
+
+
+@pytest.mark.parametrize("strategy", [Strategy.ROLLING, Strategy.RECREATE])
+def test_a_rollout_that_has_begun_ends_also_when_a_window_opens(strategy):
+    made = World(shop(strategy=strategy))
+    try:
+        ready(made)
+        # The window opens two minutes from now; three replicas take longer than that.
+        minute = (made.clock.now().wall // (60 * SECOND) + 2) % 60
+        freeze = Window("freeze", frozenset({Held.ROLLOUT}), f"{minute} * * * *", 1800 * SECOND, "UTC")
+        made.push(guarded(shop(image="v2", strategy=strategy), windows=(freeze,)))
+        made.run(130 * SECOND)
+        assert len(revisions(made)) == 2, "it is half done when the window opens"
+        made.run(400 * SECOND)
+        assert revisions(made) == {NEW}, "what has begun is finished"
+        made.push(guarded(shop(image="v3", strategy=strategy), windows=(freeze,)))
+        made.run(300 * SECOND)
+        assert revisions(made) == {NEW}, "another one does not begin"
+        made.run(1800 * SECOND)
+        assert revisions(made) == {Spec(image="v3").revision[:8]}, "it begins when the window closes"
+    finally:
+        made.close()

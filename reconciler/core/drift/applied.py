@@ -1,4 +1,4 @@
-"""Which declarations the world has converged to, and which ones are new: the memory that tells a change from drift.
+"""Which declarations the world has converged to, and which ones are new: the memory that separates a change from drift.
 
 A document is *moving* from the revision of the manifests that changed it until nothing differs any more. It costs nothing while the
 manifests stay: digests are computed once for each revision. If the rows are lost, everything that differs counts as changed until it

@@ -67,13 +67,13 @@ def test_the_image_of_a_container_is_compared_with_that_of_its_revision(digests,
     assert other_image(WEB, fact(digests=digests), KNOWN) == moved
 
 
-def test_an_adopted_container_and_one_of_another_owner_have_no_image_to_compare():
+def test_containers_of_other_owners_have_no_image_to_compare():
     digests = (("", "app@sha256:2"),)
     assert other_image(WEB, fact(digests=digests, adopted=True), KNOWN) is None
     assert other_image(WEB, fact(digests=digests, mark=None), KNOWN) is None
 
 
-def test_another_image_is_reported_by_default_and_recreated_where_the_rule_says_so():
+def test_another_image_is_reported_and_by_its_rule_recreated():
     other = fact(digests=(("", "app@sha256:2"),))
     watch = Watch(KNOWN, NOW)
     assert watch.image(WEB, "workload/web/0", other) is None
