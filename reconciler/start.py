@@ -11,20 +11,28 @@ from pathlib import Path
 from manifests.load import Sources
 from manifests.problems import Code, ManifestErrors, Problem
 from manifests.source.local import LocalDocuments
-from manifests.values.desired import Desired
+from manifests.values.desired import Desired, Guard
 from reconciler import tree
+from reconciler.core.limits import commits
+from reconciler.core.model.ledger import Ledger
+from reconciler.core.model.ledger_codec import read_rows
+from reconciler.core.model.ledger_fold import apply_commands
+from reconciler.core.model.reasons import Hold
+from reconciler.core.model.source_problem import named
+from reconciler.core.model.waiting_revision import WaitingRevision
 from reconciler.intent import Intent
 from reconciler.shell.clock import BlockingClock, HostClock
+from reconciler.shell.instance_clock import InstanceClock
 from reconciler.shell.parts import Source
 from reconciler.shell.report.events import manifests_event
 from reconciler.shell.reporter import Reporter
 from reconciler.shell.source import DirectorySource, InForce, StoredManifests, problem_of
-from reconciler.shell.store import last_good
+from reconciler.shell.store import last_good, source_record
 from reconciler.shell.store.archive import Archive
 from reconciler.shell.store.instance_index import place_of
 from reconciler.shell.store.last_good import LastGood
-from reconciler.shell.store.memory import BlockingMemory
-from reconciler.shell.store.state_db import StoreError
+from reconciler.shell.store.memory import BlockingMemory, command_of
+from reconciler.shell.store.state_db import Store, StoreError
 from reconciler.tree import Location
 
 
@@ -36,22 +44,28 @@ class StartManifests:
         desired: as they are written, without the intent of the run.
         sources: the files that they were resolved from.
         invalid: set when they were stored by an earlier run: the files at the source as they are now, and their problems.
+        waiting: set when they were stored by an earlier run: the valid files at the source as they are now, and their Guard, which with
+            the ledger lets them wait.
     """
 
     desired: Desired
     sources: Sources
     invalid: tuple[Sources, ManifestErrors] | None = None
+    waiting: tuple[Sources, Guard] | None = None
 
 
-def start_manifests(location: Location, clock: HostClock, *, stored: bool) -> StartManifests:
+def start_manifests(location: Location, clock: HostClock, *, stored: bool, destroy: bool = False) -> StartManifests:
     """Read the manifests of a run. With `stored` the last good ones of the same instance take the place of invalid ones.
 
+    They also take the place of a valid revision that has to wait (`limits/commits`), unless all is removed with `destroy`.
+
     Raises:
-        ManifestErrors: the manifests are invalid, and none are stored that may take their place.
+        ManifestErrors: the manifests are invalid, and none are stored that may take their place; or they have to wait, and those in
+            force cannot be used any more.
     """
     sources = location.read()
     try:
-        return StartManifests(tree.resolve(sources), sources)
+        start = StartManifests(tree.resolve(sources), sources)
     except ManifestErrors as error:
         if not stored:
             raise
@@ -59,6 +73,70 @@ def start_manifests(location: Location, clock: HostClock, *, stored: bool) -> St
         if state is None:
             raise
         return stored_manifests(state, sources, error)
+    try:
+        state = location.state_of(start.desired.instance.id)
+    except tree.NoHome:
+        return start
+    if destroy or not held_back(state, start, clock, location.commit()):
+        return start
+    try:
+        stays = stored_manifests(state, sources, None)
+    except ManifestErrors as error:
+        next_step = "correct them, or let the new revision come into force: reconcile resume --commits"
+        message = "new commits are held, and the manifests in force cannot be used"
+        raise ManifestErrors([*error.problems, _problem_of_store(message, next_step)]) from error
+    return replace(stays, waiting=(sources, start.desired.guard))
+
+
+def in_force(location: Location) -> StartManifests | None:
+    """The stored manifests of the instance at a location, where those at the location are other ones; None where they are not.
+
+    Raises:
+        ManifestErrors: the manifests at the location are invalid, or the stored ones cannot be used.
+    """
+    sources = location.read()
+    instance = tree.resolve(sources).instance.id
+    try:
+        state = location.state_of(instance)
+        good = last_good.load(state)
+    except (tree.NoHome, StoreError):
+        return None
+    if good is None or good.removed or good.instance != instance or good.revision == sources.revision:
+        return None
+    return stored_manifests(state, sources, None)
+
+
+def held_back(state: Path, start: StartManifests, clock: HostClock, commit: str) -> list[Hold]:
+    """What lets the manifests of this start wait while others are in force; empty when nothing does, or none are.
+
+    `commit` is the one that they are of; empty outside of git.
+
+    Orders in the inbox count as given: the run that starts reads them before it decides.
+    """
+    try:
+        good = last_good.load(state)
+    except StoreError:
+        good = None
+        record = source_record.load(state)
+        if record is None or record.in_force is None or record.in_force.revision == start.sources.revision:
+            return []
+    else:
+        desired = start.desired
+        if good is None or good.removed or good.instance != desired.instance.id:
+            return []
+        if good.revision == start.sources.revision:
+            return []
+    try:
+        with Store.join(state, clock) as store:
+            instance_clock = InstanceClock(clock, store.clock_record())
+            now = instance_clock.now()
+            ledger, _ = read_rows(store.load_ledger())
+            ledger = apply_commands(ledger, tuple(command_of(row, instance_clock) for row in store.pending()))
+    except StoreError:
+        ledger, now = Ledger(), clock.now()
+    name = named(good.revision, good.commit) if good is not None else "(unreadable)"
+    waiting = WaitingRevision(start.sources.revision, commit, start.desired.guard, name, now.steady)
+    return commits.holds(waiting, ledger, now)
 
 
 def stored_manifests(
@@ -122,8 +200,8 @@ def _resolved(sources: Sources, good: LastGood) -> Desired:
         return tree.resolve(sources, confined=False, enforce=False)
 
 
-def _problem_of_store(message: str) -> Problem:
-    return Problem("stored manifests", 0, 0, Code.UNREADABLE_FILE, "", message, "correct the manifests at PATH")
+def _problem_of_store(message: str, next_step: str = "correct the manifests at PATH") -> Problem:
+    return Problem("stored manifests", 0, 0, Code.UNREADABLE_FILE, "", message, next_step)
 
 
 def stored_source(stored: StartManifests, clock: BlockingClock) -> Source:
@@ -159,7 +237,7 @@ def source_of(
     def resolve(sources: Sources, *, enforce: bool = True) -> Desired:
         return location.at_work(intent.applied_to(tree.resolve(sources, enforce=enforce)), state)
 
-    in_force = InForce(start.sources.state, start.sources.revision, start.invalid, start.sources)
+    in_force = InForce(start.sources.state, start.sources.revision, start.invalid, start.sources, start.waiting)
     reader = location.reader
     if reader is None:
         return DirectorySource(location.read, resolve, clock, in_force, archive, follow=follow)
@@ -180,6 +258,14 @@ def kept(
     archive = archive_of(location, state, start.desired.instance.id, clock)
     keep(archive, start, memory, clock, reporter, removed=intent.destroy)
     return source_of(location, intent, start, state, archive, clock, follow=False)
+
+
+def waits_note(start: StartManifests, archive: Archive) -> str:
+    """What a run reports that starts with the stored manifests because new commits are held."""
+    assert start.waiting is not None  # noqa: S101  (asked by the caller)
+    waits = named(start.waiting[0].revision, archive.checked_out())
+    stays = named(start.sources.revision, archive.commit_in_force)
+    return f"new commits are held: revision {waits} waits, and revision {stays} stays in force"
 
 
 def keep(

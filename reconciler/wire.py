@@ -58,8 +58,18 @@ from reconciler.shell.store.file_store import FileStore
 from reconciler.shell.store.lock import Lock
 from reconciler.shell.store.memory import BlockingMemory, ReadOnlyMemory, StoreMemory, command_of
 from reconciler.shell.store.state_db import Store, StoreError
-from reconciler.start import StartManifests, archive_of, keep, kept, source_of, start_manifests, stored_source
-from reconciler.tree import Location, state_to_read
+from reconciler.start import (
+    StartManifests,
+    archive_of,
+    held_back,
+    keep,
+    kept,
+    source_of,
+    start_manifests,
+    stored_source,
+    waits_note,
+)
+from reconciler.tree import Location, resolve, state_to_read
 from reconciler.web.metrics_serving import serve_metrics
 from reconciler.web.serving import serve
 from reconciler.web.webhook_serving import serve_webhook
@@ -250,7 +260,7 @@ async def run_once(
         ManifestErrors, Locked, StoreError
     """
     host = SystemClock()
-    start = start_manifests(location, host, stored=False) if stored is None else stored
+    start = start_manifests(location, host, stored=False, destroy=intent.destroy) if stored is None else stored
     loaded = start.desired
     state = location.state_of(loaded.instance.id)
     desired = location.at_work(intent.applied_to(loaded), state)
@@ -274,6 +284,9 @@ async def run_once(
     ):
         reporter.follow(providers.progress)
         clock = memory.clock
+        make = partial(
+            build, state=state, may_write=True, offset=clock.offset, credentials=credentials, report=monitoring.called
+        )
         monitoring.follow_clock(clock)
         source: Source = (
             kept(location, intent, start, state, memory.blocking, clock, reporter)
@@ -286,7 +299,7 @@ async def run_once(
         parts = Parts(
             desired=desired,
             providers=providers,
-            providers_for=None,
+            providers_for=make if start.waiting is not None else None,
             prober=prober,
             memory=monitoring.memory(memory),
             source=monitoring.source(source),
@@ -368,6 +381,8 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
                 level=logging.WARNING,
             )
             reporter.note(render(start.invalid[1].problems), level=logging.WARNING)
+        elif start.waiting is not None:
+            reporter.note(waits_note(start, archive), level=logging.WARNING)
         else:
             keep(archive, start, memory.blocking, clock, reporter)
         warn = partial(reporter.note, level=logging.WARNING)
@@ -492,6 +507,12 @@ class MadePlan(NamedTuple):
     ref: str = ""
 
 
+def _at_path(location: Location) -> StartManifests:
+    """The manifests at the location. Raises `ManifestErrors`."""
+    sources = location.read()
+    return StartManifests(resolve(sources), sources)
+
+
 async def make_plan(
     location: Location,
     *,
@@ -516,7 +537,8 @@ async def make_plan(
     Raises:
         ManifestErrors, StoreError, Stopped
     """
-    loaded = location.load() if stored is None else stored.desired
+    start = _at_path(location) if stored is None else stored
+    loaded = start.desired
     desired = intent.applied_to(loaded)
     with ExitStack() as stack:
         if untrusted and location.instance_file is None:
@@ -555,5 +577,8 @@ async def make_plan(
             plan = replace(plan, file_diffs=file_diffs.of_plan(desired, observed.runtimes, FileStore(state)))
         if view is not None:
             plan = replace(plan, holds=(*plan.holds, *view.only_there(decision, desired.revision)))
+        if stored is None and not untrusted:
+            # The plan is of the manifests at PATH, for review; a run keeps those in force until these are over.
+            plan = replace(plan, holds=(*plan.holds, *held_back(state, start, SystemClock(), location.commit())))
         commit, ref = location.reader.seen if location.reader is not None and stored is None else ("", "")
         return MadePlan(plan, decision, now, view, commit, ref)

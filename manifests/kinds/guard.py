@@ -5,6 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from manifests.kinds.base import Command, Manifest, Model, unique
+from manifests.kinds.drift import Drift
 from manifests.kinds.policy import Policy
 from manifests.types.durations import MINUTE, Duration
 from manifests.types.errors import bad_value
@@ -107,10 +108,11 @@ class HoldWindow(Model):
     """A recurring span of time in which some actions are held."""
 
     name: Name = Field(description="Name of the window, for messages.")
-    holds: Annotated[Items[Literal["heal", "rollout", "prune"]], unique("action")] = Field(
+    holds: Annotated[Items[Literal["heal", "drift", "commits", "rollout", "prune"]], unique("action")] = Field(
         min_length=1,
-        description="Actions that are held: `heal` (restarts for health), `rollout` (changes of revision, replicas, settings or "
-        "secrets), `prune` (deletions). Starts of stopped replicas are never held.",
+        description="Actions that are held: `heal` (restarts for health), `drift` (settings, networks and surplus of containers that "
+        "moved while the manifests did not), `commits` (new revisions of the manifests; those in force stay until the window closes), "
+        "`rollout` (changes of revision, replicas, settings or secrets), `prune` (deletions). Starts of stopped replicas are never held.",
     )
     schedule: CronText = Field(description="Begin of the window, as a cron expression with five fields: `0 22 * * 5`.")
     duration: Window = Field(description="Length of the window.")
@@ -121,6 +123,16 @@ class GuardSpec(Model):
     """The limits."""
 
     suspend: bool = Field(False, description="Stops all actions; probes and reports continue.")
+    suspend_commits: bool = Field(
+        False,
+        description="Keeps the manifests in force and lets new revisions wait; healing goes on. The Guard of the revision that waits "
+        "decides, so a commit that sets it to false ends it.",
+    )
+    suspend_healing: bool = Field(
+        False,
+        description="Holds what the manifests did not ask for: restarts for health, starts, recreations and corrections of containers; new "
+        "revisions are taken, and weights and names follow health.",
+    )
     deny: Annotated[Items[KeyRef], unique("key")] = Field(
         (), description="Keys of objects on which no action is taken."
     )
@@ -136,6 +148,9 @@ class GuardSpec(Model):
     )
     windows: Annotated[Items[HoldWindow], unique("window", "name")] = Field(
         (), description="Times in which some actions are held."
+    )
+    drift: Drift = Field(
+        default_factory=Drift, description="What is done about drift in workloads that say nothing else of a field."
     )
     policy: Policy = Field(default_factory=Policy, description="What the manifests may ask for.")
 

@@ -6,6 +6,7 @@ from pydantic import Field, model_validator
 
 from manifests.kinds.adopt import Adopt
 from manifests.kinds.base import Manifest, Model, unique
+from manifests.kinds.drift import Drift as DriftRules
 from manifests.kinds.pod import PodTemplate
 from manifests.kinds.rollout import Rollout
 from manifests.types.durations import MINUTE, Duration
@@ -162,6 +163,10 @@ class WorkloadSpec(Model):
     restarts: Restarts = Field(default_factory=Restarts, description="Limits on restarts for health.")
     rollout: Rollout = Field(default_factory=Rollout, description="How a new revision replaces the old one.")
     drain: Drain = Field(default_factory=Drain, description="How a replica leaves traffic before it stops.")
+    drift: DriftRules = Field(
+        default_factory=DriftRules,
+        description="What is done about fields of containers that moved while the manifests did not.",
+    )
     adopt: Adopt | None = Field(None, description="Running foreign containers to take over as replicas.")
     push: Push | None = Field(
         None,

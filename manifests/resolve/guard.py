@@ -32,6 +32,8 @@ def guard(scope: Scope) -> desired.Guard:
         restarts=_restart_limits(spec),
         mass_failure=_mass_failure(spec),
         windows=_windows(spec),
+        suspend_commits=spec.suspend_commits,
+        suspend_healing=spec.suspend_healing,
     )
 
 

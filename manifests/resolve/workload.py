@@ -18,6 +18,7 @@ from manifests.resolve.repository_files import repository_files
 from manifests.types.numbers import Percent
 from manifests.values import desired
 from manifests.values.desired import SECOND, Role
+from manifests.values.drift import DEFAULT_DRIFT, DriftAction, DriftRules
 from manifests.values.limits import Escalation, Mode
 from manifests.values.nodes import Nodes
 
@@ -55,8 +56,22 @@ def workload(declared: Declared, scope: Scope, instance_id: str, support: Templa
         push=push(declared, scope, manifest),
         adopt=_adopt(declared, scope, manifest),
         env_origins=files.origins,
+        drift=_drift(scope, spec),
         where=declared.document.where,
     )
+
+
+def _drift(scope: Scope, spec: WorkloadSpec) -> DriftRules:
+    """What is done about drift: what the workload says of a field, else the Guard, else the default."""
+    guards = [
+        declared.manifest.spec.drift for declared in scope.all("Guard") if isinstance(declared.manifest, kinds.Guard)
+    ]
+
+    def of(field: str) -> DriftAction:
+        given = (getattr(rules, field) for rules in (spec.drift, *guards[:1]))
+        return next((DriftAction(action) for action in given if action is not None), getattr(DEFAULT_DRIFT, field))
+
+    return DriftRules(of("resources"), of("networks"), of("image"))
 
 
 def _nodes(declared: Declared, scope: Scope, names: Sequence[str]) -> Nodes:

@@ -11,6 +11,7 @@ from functools import cached_property
 
 from manifests.problems import NOWHERE, Where
 from manifests.values.dns import DNSPolicy, HealthCheck, Record, RecordList
+from manifests.values.drift import DEFAULT_DRIFT, DriftRules
 from manifests.values.files import FileContents, FilesVolume
 from manifests.values.limits import (
     DEFAULT_ESCALATION,
@@ -241,6 +242,7 @@ class Workload:
     env_origins: tuple[tuple[str, str, str], ...] = ()
     where: Where = NOWHERE
     forbidden: str = ""
+    drift: DriftRules = DEFAULT_DRIFT
 
     def __post_init__(self) -> None:
         if not isinstance(self.nodes, Nodes):
@@ -321,7 +323,8 @@ class MassChange:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Global limits. `deny` holds keys of objects on which no action is taken.
+    """Global limits. `deny` holds keys of objects on which no action is taken. `suspend_commits`: new revisions of the manifests wait;
+    `suspend_healing`: nothing is restarted for its health, and no container is corrected that the manifests did not change.
 
     `exec_commands` are the beginnings of argument lists that exec probes may run; None = any. `policy` judges the manifests while they
     are resolved, and templates of earlier revisions before a container is created from one.
@@ -335,6 +338,8 @@ class Guard:
     mass_failure: MassFailure = DEFAULT_MASS_FAILURE
     windows: tuple[Window, ...] = ()
     policy: Policy = field(default=DEFAULT_POLICY, repr=False)
+    suspend_commits: bool = field(default=False, repr=False)
+    suspend_healing: bool = field(default=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

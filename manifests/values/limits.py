@@ -18,9 +18,15 @@ class Mode(StrEnum):
 
 
 class Held(StrEnum):
-    """Actions that a window can hold: restarts for health, changes of revision, replicas or secrets, and deletions."""
+    """Actions that a window can hold.
+
+    HEAL are restarts for health; DRIFT are corrections of containers that moved while the manifests did not; COMMITS are new revisions
+    of the manifests as a whole; ROLLOUT are changes of revision, replicas or secrets; PRUNE are deletions.
+    """
 
     HEAL = "heal"
+    DRIFT = "drift"
+    COMMITS = "commits"
     ROLLOUT = "rollout"
     PRUNE = "prune"
 

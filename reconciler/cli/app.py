@@ -29,6 +29,7 @@ class Entry(NamedTuple):
 COMMANDS: dict[str, Entry] = {
     "validate": Entry("validate", "validate", "Check manifests offline and list every problem."),
     "plan": Entry("plan", "plan", "Show the steps that a run would take, and change nothing."),
+    "drift": Entry("drift", "drift", "List what moved while the manifests did not, and change nothing."),
     "apply": Entry("apply", "apply", "Show the plan, ask for confirmation, and converge once."),
     "doctor": Entry("doctor", "doctor", "Check that every provider is reachable and configured."),
     "schema": Entry("schema", "schema", "Print the JSON Schema of the manifests, for editors."),

@@ -14,17 +14,18 @@ from reconciler.core.actions.outbox import Outbox
 from reconciler.core.decision import Decision
 from reconciler.core.dns import check_trials, compare, deletions, publish
 from reconciler.core.dns.floors import NameFloors
+from reconciler.core.drift import applied, listing, why
 from reconciler.core.exits import grants
 from reconciler.core.healing import mass_failure, restart_history, restart_requests
 from reconciler.core.healing.restart_counters import RestartCounters
 from reconciler.core.health import belief
-from reconciler.core.limits import approvals, prune_guard, windows
+from reconciler.core.limits import approvals, commits, prune_guard, windows
 from reconciler.core.limits.prune_guard import Pruning
 from reconciler.core.model.instant import FOREVER, Now
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.ledger_fold import keep_acceptances
 from reconciler.core.model.observed import Observed
-from reconciler.core.model.reasons import Hold, Reason, Rule
+from reconciler.core.model.reasons import Hold, Reason, Rule, Wait
 from reconciler.core.model.step import Step
 from reconciler.core.replicas import (
     availability,
@@ -119,9 +120,12 @@ def _pass(desired: Desired, observed: Observed, now: Now, before: Ledger, last: 
     ledger = drained.ledger
     counts = in_rotation.count(snap, counts, weights, names)
 
-    # Differences as candidates, and the gates that let them pass or hold them.
+    # Differences as candidates, each drift or a change, and the gates that let them pass or hold them.
+    ledger = applied.begin(snap.desired, ledger)
     missing = differences.find(snap, ledger)
     missing.wants += restart_requests.wants(snap, ledger, missing.wants)
+    missing.wants = why.of_wants(missing.wants, why.Movement(snap.desired, ledger))
+    ledger = missing.watch.remember(snap, ledger)
     pruned = orphans.of(snap, weights, names)
     ledger = memory.absences(snap, ledger, pruned)
     mass, over_limit = (
@@ -157,11 +161,18 @@ def _pass(desired: Desired, observed: Observed, now: Now, before: Ledger, last: 
         *_unknown(snap),
         *observed.faults,
     }
+    unread = set[Wait]()
     if observed.source_problem is not None:
         holds.add(observed.source_problem.hold())
-    waits = {wait for stage in stages for wait in stage.waits} | set(restart_requests.waits(snap, ledger))
+    if observed.waiting is not None:
+        held_back = commits.holds(observed.waiting, ledger, now)
+        holds |= set(held_back)
+        unread = set() if held_back else {commits.wait(observed.waiting)}
+    waits = {wait for stage in stages for wait in stage.waits} | set(restart_requests.waits(snap, ledger)) | unread
     ledger = _forget(out.ledger, out.ids) if fault is None else out.ledger
-    due_steps = tuple(sorted(out.steps, key=_order))
+    due_steps = tuple(sorted(why.of_steps(out.steps, missing.wants, why.Movement(snap.desired, ledger)), key=_order))
+    drifted = listing.find(snap, missing.wants, missing.watch, weights, names, holds, ledger)
+    ledger = applied.settle(snap, ledger, missing.wants, weights, names)
     # Compared with the ledger before all passes too: a grant that ends as soon as it is given would be given again and again.
     moved = all(ledger.grants != past.grants or ledger.rollouts != past.rollouts for past in (observed.ledger, before))
     unsettled = (moved or drained.any) and not due_steps
@@ -180,6 +191,7 @@ def _pass(desired: Desired, observed: Observed, now: Now, before: Ledger, last: 
         wake_at=max(min(wake_at, names.until, rollouts.until, given.until), now.steady + 1),
         guard_hash=given.hash if unapproved else "",
         unsettled=unsettled,
+        drift=drifted,
     )
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from reconciler.core.model.drift import Drift
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.reasons import Hold, Wait
 from reconciler.core.model.step import Step
@@ -17,7 +18,7 @@ class Decision:
 
     `wake_at` is the steady instant, later than now, at which the answer may change without new facts. `guard_hash` approves all held
     changes that need it; empty without such. `unsettled` says that a
-    disruption made progress without a call, so that its next step may be due already: decide again at once.
+    disruption made progress without a call, so that its next step may be due already: decide again at once. `drift` are the fields that moved while the manifests did not.
     """
 
     steps: tuple[Step, ...]
@@ -28,6 +29,7 @@ class Decision:
     wake_at: int
     guard_hash: str = ""
     unsettled: bool = False
+    drift: tuple[Drift, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,18 +11,21 @@ from manifests.values.desired import SECOND, OnSecretChange, Workload
 from manifests.values.pod import Live
 from manifests.values.rollouts import STAGED, Strategy
 from providers.facts import ContainerFact, ContainerState, ExitCause, Mark, ProbeValue
+from reconciler.core.drift.fields import Watch
 from reconciler.core.exits.grants import RESTARTS
 from reconciler.core.healing import restart_history
 from reconciler.core.health import overrides, precedence
 from reconciler.core.health.belief import Belief
 from reconciler.core.limits import backoff, secret_gate
 from reconciler.core.limits.backoff import Try
+from reconciler.core.model.drift import Why
 from reconciler.core.model.instant import FOREVER, Now
 from reconciler.core.model.ledger import Grant, Ledger
 from reconciler.core.model.reasons import Hold, Reason, Rule, Wait, Waiting
 from reconciler.core.model.revision import why_failed
 from reconciler.core.model.want import Kind, Want
-from reconciler.core.replicas import availability, ends, exclusive_volumes, file_changes, memory, roster
+from reconciler.core.replicas import availability, ends, exclusive_volumes, file_changes, image_pins, memory, roster
+from reconciler.core.replicas.image_pins import Pins
 from reconciler.core.replicas.roster import Group
 from reconciler.core.replicas.snapshot import Snapshot
 from reconciler.core.rollouts import replacement
@@ -37,9 +40,11 @@ _DOWN = {ContainerState.CREATED, ContainerState.EXITED}
 class Differences:
     """All candidates of containers, and the holds and waits that do not depend on the gates.
 
-    `blocked`: workloads of which no container can be created now, so that a failed one is restarted and not recreated.
+    `watch` has the drift of their fields. `blocked`: workloads of which no container can be created now, so that a failed one is
+    restarted and not recreated.
     """
 
+    watch: Watch
     wants: list[Want] = field(default_factory=list)
     holds: list[Hold] = field(default_factory=list)
     waits: list[Wait] = field(default_factory=list)
@@ -142,8 +147,11 @@ def _settings(group: Group, ordinal: int, belief: Belief, ledger: Ledger, out: D
     if fact.state is _RUNNING and workload.template.volumes and not fact.adopted:
         _files(group, ordinal, belief, out)
     wanted = restart_history.settings(workload, name, fact, ledger)
-    differs = bool(fact.live) and fact.live != wanted
-    if fact.state not in _UPDATED or not (differs or fact.unjoined):
+    if fact.state not in _UPDATED or not ((fact.live and fact.live != wanted) or fact.unjoined):
+        return
+    compared = out.watch.compare(workload, name, fact, wanted)
+    differs = compared.live != fact.live
+    if not (differs or compared.joins):
         return
     cause, message = Reason.SETTINGS_CHANGED, "its resource limits or its restart policy differ from the manifest"
     if differs and name in ledger.taken_over:
@@ -152,11 +160,27 @@ def _settings(group: Group, ordinal: int, belief: Belief, ledger: Ledger, out: D
             Reason.TAKEN_OVER,
             f"{restarts} recent restarts; reconcile takes over from the runtime's restart policy",
         )
-    elif fact.unjoined:
+    elif compared.joins:
         cause, message = Reason.NETWORK_LOST, f"no longer connected to {', '.join(fact.unjoined)}"
-    elif restart_history.with_policy(wanted, fact) != fact.live:
+    elif restart_history.with_policy(compared.live, fact) != fact.live:
         cause, message = Reason.POLICY_LOST, "its restart policy is switched off, and the manifest declares one"
-    out.wants.append(_want(group, ordinal, Kind.UPDATE, cause, message, belief))
+    want = _want(group, ordinal, Kind.UPDATE, cause, message, belief)
+    joins = cause is Reason.NETWORK_LOST  # only the network: other settings have a step of their own
+    moved = tuple(field for field in compared.moved if not joins or field.field == "networks")
+    why = Why.DRIFT if joins or cause is Reason.TAKEN_OVER else compared.why
+    out.wants.append(want._replace(why=why, moved=moved, live=compared.live))
+
+
+def _other_image(group: Group, ordinal: int, belief: Belief, out: Differences) -> None:
+    """A container that another program replaced by one of another image."""
+    workload, obj = group.workload, memory.replica_of(group.workload.key, ordinal)
+    if not replacement.active_is_declared(group):
+        return
+    moved = out.watch.image(workload, obj, belief.fact)
+    if moved is not None and not workload.forbidden:
+        message = f"it runs image {moved.observed}, and its revision has {moved.declared}"
+        want = _want(group, ordinal, Kind.RECREATE, Reason.IMAGE_REPLACED, message, belief)
+        out.wants.append(want._replace(moved=(moved,)))
 
 
 def _files(group: Group, ordinal: int, belief: Belief, out: Differences) -> None:
@@ -191,12 +215,16 @@ def _policy(group: Group, belief: Belief, ledger: Ledger, out: Differences) -> N
         out.wants.append(_want(group, mark.ordinal, Kind.UPDATE, Reason.POLICY_LOST, message, belief))
 
 
-def _current(group: Group, ordinal: int, belief: Belief, ledger: Ledger, now: Now, out: Differences) -> None:
+def _current(
+    group: Group, ordinal: int, belief: Belief, pins: Pins, ledger: Ledger, now: Now, out: Differences
+) -> None:
     """A replica of the desired revision that has not converged."""
     fact, workload = belief.fact, group.workload
     name = memory.replica_of(workload.key, ordinal)
     if fact.stale_secrets:
         _stale_secrets(group, ordinal, belief, out)
+    elif fact.digests != pins:
+        _other_image(group, ordinal, belief, out)
     if fact.state in _DOWN:
         cause, message = _why_down(fact)
         out.wants.append(_want(group, ordinal, Kind.START, cause, message, belief))
@@ -353,7 +381,12 @@ def _outdated(snap: Snapshot, group: Group, ledger: Ledger, out: Differences) ->
                 out.wants.append(_want(group, mark.ordinal, Kind.START, cause, why, belief))
             old = "the adopted container" if belief.fact.adopted else f"revision {mark.revision[:8]}"
             message, kind = f"{old} is replaced by revision {revision[:8]}", Kind.RETIRE
-            if group.workload.strategy is Strategy.RECREATE and mark.ordinal < group.workload.replicas:
+            never_ran = belief.fact.state is ContainerState.CREATED
+            if (
+                group.workload.strategy is Strategy.RECREATE
+                and mark.ordinal < group.workload.replicas
+                and not never_ran
+            ):
                 message, kind = f"{message}; {why_first(group.workload)}", Kind.RECREATE
             cause, double = Reason.TEMPLATE_CHANGED, exclusive_volumes.doubled(group, belief)
             if double is not None:
@@ -441,22 +474,27 @@ def _live(workload: Workload, key: str, ordinal: int, fact: ContainerFact, ledge
 
 def find(snap: Snapshot, ledger: Ledger) -> Differences:
     """All candidates of all workloads, then the orphans."""
-    out, grants = Differences(blocked=secret_gate.blocked(snap.desired, snap.observed.secrets)), ledger.grants
+    out, grants = (
+        Differences(Watch(ledger, snap.now), blocked=secret_gate.blocked(snap.desired, snap.observed.secrets)),
+        ledger.grants,
+    )
     steady, instance = snap.now.steady, snap.desired.instance.id
     for key, group in snap.roster.groups.items():
         workload = group.workload
         min_ready = workload.min_ready
         if group.unknown or group.unseen:
             _unseen(snap, key, group, out)
+        pins = image_pins.pins_of(ledger, key, workload.template.revision)
         for ordinal, belief in group.current.items():
             if belief.live is _PASS and belief.ready is _PASS and belief.since + min_ready <= steady:
                 fact = belief.fact
-                unchanged = not fact.stale_secrets and not fact.unjoined and not workload.template.volumes
+                unchanged = not fact.stale_secrets and not fact.unjoined and fact.digests == pins
+                unchanged = unchanged and not workload.template.volumes
                 if unchanged and (not fact.live or fact.live == _live(workload, key, ordinal, fact, ledger)):
                     continue
             overdue = _overdue(group, belief, grants, snap.now, out)
             if belief.fact.id not in grants and not overdue:
-                _current(group, ordinal, belief, ledger, snap.now, out)
+                _current(group, ordinal, belief, pins, ledger, snap.now, out)
             else:
                 _policy(group, belief, ledger, out)
         for beliefs in (group.waiting, group.outgoing, group.surplus):
@@ -479,4 +517,5 @@ def find(snap: Snapshot, ledger: Ledger) -> Differences:
                 f"retire {fact.name}", obj, Kind.RETIRE, cause, message, fact.name, fact.node, mark.ordinal, None, fact
             )
             out.wants.append(want)
+    out.holds += out.watch.holds
     return out

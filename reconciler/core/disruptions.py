@@ -12,6 +12,7 @@ from reconciler.core import differences
 from reconciler.core.actions import steps
 from reconciler.core.actions.outbox import Outbox
 from reconciler.core.dns.names import Names
+from reconciler.core.drift.why import Movement
 from reconciler.core.exits import grants, inflight_requests, sequence
 from reconciler.core.exits.grants import Drain
 from reconciler.core.exits.sequence import Exit, Progress
@@ -19,6 +20,7 @@ from reconciler.core.healing import restart_gates, restart_history
 from reconciler.core.health.belief import Belief
 from reconciler.core.limits import suspensions
 from reconciler.core.limits.suspensions import Subject
+from reconciler.core.model.drift import Why
 from reconciler.core.model.instant import Now, due
 from reconciler.core.model.ledger import Grant
 from reconciler.core.model.reasons import Act, HeldAction, Reason, Wait, Waiting
@@ -131,7 +133,7 @@ def _quieten(progress: Progress, grant: Grant, fact: ContainerFact, drain: int, 
 def carry_on(snap: Snapshot, weights: Weights, names: Names, out: Outbox) -> None:
     """Carry every open grant one step further."""
     desired, now = out.desired, out.now
-    links, outside = steps.Links(snap), _Outside(weights, names)
+    links, outside, movement = steps.Links(snap), _Outside(weights, names), Movement(desired, out.ledger)
     orphans = {fact.id: fact for fact in snap.roster.orphans}
     members = _granted_members(snap.roster, out.ledger.grants.values())
     for name, grant in sorted(out.ledger.grants.items()):
@@ -185,7 +187,8 @@ def carry_on(snap: Snapshot, weights: Weights, names: Names, out: Outbox) -> Non
             continue
         act = Act.STOP if progress.stop else Act.REMOVE
         held = HeldAction(act, (fact.id,))
-        subject = Subject(key, grant.object, fact.node)
+        heals = progress.stop and movement.why(grant.cause, grant.object) is Why.DRIFT
+        subject = Subject(key, grant.object, fact.node, heals=heals)
         holds = suspensions.suspended(desired, out.ledger, subject, act.value, now, held)
         if holds and not desired.destroy:
             out.holds.extend(holds)

@@ -23,7 +23,8 @@ from reconciler.core.health.belief import Belief
 from reconciler.core.limits import approvals, backoff, pod_policy, prune_guard, secret_gate, suspensions, windows
 from reconciler.core.limits.prune_guard import Pruning
 from reconciler.core.limits.suspensions import Subject
-from reconciler.core.model.instant import FOREVER, instant, next_after
+from reconciler.core.model.drift import Why
+from reconciler.core.model.instant import FOREVER, Instant, instant, next_after
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.reasons import Hold, Reason, Rule, Wait, Waiting
 from reconciler.core.model.want import Kind, Want
@@ -47,7 +48,10 @@ _ROLLOUT = frozenset(
         Reason.NODE_CHANGED,
     }
 )
-"""Causes of planned changes, which a window may keep out of some hours."""
+"""Causes of planned changes, which a window may keep out of some hours. Where the manifests did not move, they are drift."""
+
+_DRIFT = frozenset({Reason.SETTINGS_CHANGED, Reason.SURPLUS, Reason.NODE_CHANGED, Reason.IMAGE_REPLACED})
+"""Causes of corrections that a window may hold. The others bring back what runs, or what lets it run."""
 
 
 @dataclass(slots=True)
@@ -230,7 +234,8 @@ class _Gate:
         spare = want.fact is not None and self.failing_checks.get(want.fact.id, False)
         unknown = serves and want.ready is ProbeValue.UNKNOWN
         message = ""
-        if want.kind is Kind.RETIRE and want.cause is not Reason.REVISION_FAILED:
+        never_ran = want.fact is not None and want.fact.state is ContainerState.CREATED
+        if want.kind is Kind.RETIRE and want.cause is not Reason.REVISION_FAILED and not never_ran:
             retiring = sum(1 for name in self.counters.ledger.grants if name in members.outgoing)
             message = replacement.replaced(group, counts, retiring)
         if want.kind is Kind.RECREATE and want.cause in REPLACED and want.ordinal not in group.current:
@@ -272,7 +277,11 @@ class _Gate:
         # against the budget too. An unavailable container that is replaced has an available one in its place already.
         runs = want.fact is not None and want.fact.state in UP
         counted = available or unknown or (runs and want.kind is not Kind.RETIRE)
-        if counted and len(self.counters.open_grants(prefix)) >= limit:
+        grants = self.counters.open_grants(prefix)
+        if not (available or unknown):
+            # Its replica may be out of service already: the container of a corrected revision takes nothing more from it.
+            grants = [grant for grant in grants if grant.object != want.object]
+        if counted and len(grants) >= limit:
             message = f"{workload.key} allows {limit} disruption{'' if limit == 1 else 's'} at a time"
             return Wait(want.object, Waiting.REPLACEMENT, message, self.counters.unseen_until(prefix))
         answer = self.name_floors.keep(want, workload, self.counters.ledger.grants)
@@ -297,24 +306,35 @@ class _Gate:
         workload = want.workload
         if want.cause in URGENT or want.cause is Reason.DRAIN_DEADLINE:
             return Held.HEAL
+        if want.why is Why.DRIFT and want.cause in _DRIFT:
+            return Held.DRIFT
         if want.cause in _ROLLOUT:
             return Held.ROLLOUT
         if want.kind is Kind.CREATE and workload is not None and self.roster.groups[workload.key].outgoing:
             return None if workload.strategy in STAGED else Held.ROLLOUT
         return Held.PRUNE if workload is None else None
 
+    def begun(self, want: Want) -> bool:
+        """Whether a candidate carries on a rollout that has begun: a window that opens then lets it end, like an open activation."""
+        workload = want.workload
+        if workload is None or not (want.kind is Kind.CREATE or want.cause is Reason.TEMPLATE_CHANGED):
+            return False
+        group = self.roster.groups[workload.key]
+        return workload.strategy not in STAGED and bool(group.outgoing) and bool(group.current)
+
     def overrides(self, want: Want) -> list[Hold]:
         """Everything by which operators stop this candidate: suspensions, the deny list and open windows. All of them."""
         if self.desired.destroy:
             return []
         workload, key = want.workload, want.object.rpartition("/")[0]
-        subject = Subject(key, want.object, want.node, workload is not None and workload.suspend)
+        heals = want.why is Why.DRIFT and workload is not None
+        subject = Subject(key, want.object, want.node, workload is not None and workload.suspend, heals)
         holds = suspensions.suspended(self.desired, self.counters.ledger, subject, want.id, self.now, want.held)
         held = self.held(want) if self.desired.guard.windows else None
-        if held is not None:
+        if held is not None and not (held is Held.ROLLOUT and self.begun(want)):
             holds += windows.holds(self.desired, held, want.object, want.id, self.now, want.held)
-        heals = want.kind in (Kind.RESTART, Kind.RECREATE) and want.cause in URGENT
-        if holds and heals and workload is not None and all(hold.until is not None for hold in holds):
+        restarts = want.kind in (Kind.RESTART, Kind.RECREATE) and want.cause in URGENT
+        if holds and restarts and workload is not None and all(hold.until is not None for hold in holds):
             # Nothing happens when all of these have ended, if a rule holds the restart for good.
             lasting = restart_gates.lasting(want, workload, self.counters)
             holds += [] if lasting is None else [lasting]
@@ -350,9 +370,29 @@ class _Gate:
                 return self.retire(want, workload)
 
 
+def _first_wanted(wants: Iterable[Want], wanted: Mapping[str, Instant]) -> Mapping[str, int]:
+    """Since when (wall ns) a container of each workload is to leave for another revision."""
+    first: dict[str, int] = {}
+    for want in wants:
+        if want.cause is Reason.TEMPLATE_CHANGED and want.workload is not None:
+            at = wanted[want.id].wall
+            first[want.workload.key] = min(first.get(want.workload.key, at), at)
+    return first
+
+
+def _since(want: Want, wanted: Mapping[str, Instant], first: Mapping[str, int]) -> int:
+    """The age of a candidate (wall ns since the epoch): containers that leave for another revision are equals, whatever their own age.
+
+    Else a newer revision, which corrects one that is stuck, would first take replicas that serve, and last those that are stuck.
+    """
+    if want.cause is Reason.TEMPLATE_CHANGED and want.workload is not None:
+        return first[want.workload.key]
+    return wanted[want.id].wall
+
+
 def ask(
     counters: RestartCounters,
-    wants: Iterable[Want],
+    wants: Sequence[Want],
     pruning: Pruning,
     dead: Mapping[str, Sequence[DeadMember]],
     failing_checks: Mapping[str, bool],
@@ -368,8 +408,9 @@ def ask(
     since, now = counters.ledger.wanted, counters.snap.now
     wanted = {want.id: since[want.id] if want.id in since else instant(now) for want in wants}
     gates = _Gate(counters, pruning, dead, failing_checks, name_floors)
+    first = _first_wanted(wants, wanted)
     # Unavailable containers go first among equals: their disruption costs nothing.
-    for want in sorted(wants, key=lambda want: (wanted[want.id].wall, want.ready is ProbeValue.PASS, want.id)):
+    for want in sorted(wants, key=lambda want: (_since(want, wanted, first), want.ready is ProbeValue.PASS, want.id)):
         stopped = gates.overrides(want)
         if stopped:
             gates.out.holds.extend(stopped)

@@ -20,6 +20,7 @@ from providers.actions import (
 from providers.facts import RecordKey, fingerprint
 from reconciler.core.decision import Changed, Plan, Planned
 from reconciler.core.dns.records import show_set
+from reconciler.core.drift.why import moved_of
 from reconciler.core.model.reasons import Hold, Wait
 from reconciler.core.replicas import file_diffs
 from reconciler.core.replicas.privilege_changes import Change, PrivilegeChange
@@ -216,6 +217,8 @@ def to_json(plan: Plan, steady: int) -> dict[str, Any]:
                 "kind": type(step.step.action).__name__,
                 "cause": step.step.cause.value,
                 "message": step.step.message,
+                "why": step.step.why.value,
+                "moved": [moved._asdict() for moved in moved_of(step.step)],
                 **({"changes": changes} if (changes := spelled_out(step.step.action)) else {}),
             }
             for step in plan.steps

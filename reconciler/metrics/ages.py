@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from reconciler.core.model.instant import Now
 from reconciler.core.model.reasons import Hold
+from reconciler.core.model.suspension_scope import Scope, key_of
 from reconciler.shell.monitor import Tick
 from reconciler.shell.store.audit import AuditRow, HoldKey
 
@@ -45,16 +46,23 @@ def from_audit(rows: Iterable[AuditRow]) -> Ages:
     holds: dict[HoldKey, float] = {}
     suspensions: dict[str, float] = {}
     for row in rows:
-        key, obj = HoldKey(row.object, row.step, row.cause), row.object or "*"
+        key = HoldKey(row.object, row.step, row.cause)
         if row.kind == "held":
             holds[key] = row.wall / 1e9
         elif row.kind == "released":
             holds.pop(key, None)
         elif row.kind == "suspended":
-            suspensions[obj] = row.wall / 1e9
+            suspensions[_suspension(row)] = row.wall / 1e9
         elif row.kind == "resumed":
-            suspensions.pop(obj, None)
+            suspensions.pop(_suspension(row), None)
     return Ages(holds, suspensions)
+
+
+def _suspension(row: AuditRow) -> str:
+    """The key of the suspension that an event is about: its words end with the scope."""
+    words = row.step.split()[-1:]
+    scope = next((scope for scope in (Scope.COMMITS, Scope.HEALING) if words == [scope.value]), Scope.ALL)
+    return key_of(scope, row.object or "*")
 
 
 def _key(hold: Hold) -> HoldKey:

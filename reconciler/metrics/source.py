@@ -2,6 +2,7 @@
 
 from manifests.values.desired import Desired
 from reconciler.core.model.source_problem import SourceProblem
+from reconciler.core.model.waiting_revision import HeldBack, WaitingRevision, never
 from reconciler.metrics.state import Source as Result
 from reconciler.shell.parts import Source
 
@@ -18,10 +19,10 @@ class WatchedSource:
         """Whether the last read was complete and valid, and whether what it found is in force."""
         return Result(not self._raised and self._inner.problem() is None, not self._raised and self._inner.same())
 
-    def reread(self) -> tuple[Desired | None, tuple[str, ...]]:
+    def reread(self, held: HeldBack = never) -> tuple[Desired | None, tuple[str, ...]]:
         """Read the source again."""
         self._raised = True
-        answer = self._inner.reread()
+        answer = self._inner.reread(held)
         self._raised = False
         return answer
 
@@ -52,3 +53,7 @@ class WatchedSource:
     def close(self) -> None:
         """End a read that waits for a remote."""
         self._inner.close()
+
+    def waiting(self) -> WaitingRevision | None:
+        """The valid revision that waits."""
+        return self._inner.waiting()

@@ -19,12 +19,14 @@ from reconciler.core.actions import asked
 from reconciler.core.decide import decide
 from reconciler.core.decision import Decision
 from reconciler.core.dns import other_writers
+from reconciler.core.limits import commits
 from reconciler.core.model.instant import FOREVER, Now, instant
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.ledger_fold import Command, Outcome, OutcomeKind, apply_commands, fold, try_again
 from reconciler.core.model.observed import Observed
 from reconciler.core.model.reasons import Hold, Rule
 from reconciler.core.model.step import Step
+from reconciler.core.model.waiting_revision import WaitingRevision
 from reconciler.core.replicas import ends
 from reconciler.core.replicas.ends import End
 from reconciler.core.rollouts.revisions import quiet
@@ -96,7 +98,7 @@ class Loop:
         self.faults = Faults()
         self.stays = False
         self.looks = Looks(parts.providers, parts.runner, parts.clock, self.wake)
-        self.manifest_reload = ManifestReload(parts, self.wake)
+        self.manifest_reload = ManifestReload(parts, self.wake, self._held_back)
         self.probing = Probing(parts.prober, self.looks)
         self.secrets = SecretWatch(parts.runner, parts.clock, self.wake, self.looks)
         self.probing.view = self.probing.name_targets.view = parts.view
@@ -193,6 +195,8 @@ class Loop:
         """
         self.probing.network_only = True
         await self._begin(write=False)
+        # Orders that no process has taken yet: the run that this plan is of reads them first.
+        self.ledger = apply_commands(self.ledger, tuple(command for _, command in await self.memory.commands()))
         if self.parts.view is None:  # else the process beside it tries failed steps again when they are due
             self.ledger = try_again(self.ledger)
         try:
@@ -553,6 +557,7 @@ class Loop:
             ledger=self.ledger,
             source_read_at=self.manifest_reload.read_at,
             source_problem=self.manifest_reload.problem,
+            waiting=self.manifest_reload.waiting,
             busy=self._busy() if view is None else view.busy,
             contexts=self.probing.label_contexts.contexts,
             under_way=frozenset(self.applier.busy) if view is None else view.under_way,
@@ -683,6 +688,10 @@ class Loop:
             )
         else:
             self.faults.end(Rule.SOURCE_UNREADABLE)
+
+    def _held_back(self, waiting: WaitingRevision) -> bool:
+        """Whether a valid revision has to wait. Called on the thread that reads the source too: it only reads values."""
+        return bool(commits.holds(waiting, self.ledger, self.clock.now()))
 
     def _put_in_force(self, desired: Desired, now: Now) -> None:
         """Use these manifests from now on. Calls under way go on with the providers of the manifests before."""

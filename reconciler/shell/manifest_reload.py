@@ -5,6 +5,7 @@ A read runs beside the loop, because a file system may hang. A source that canno
 
 import asyncio
 import logging
+from functools import partial
 
 from manifests.values.desired import SECOND, Desired
 from providers.errors import ProviderError
@@ -13,6 +14,7 @@ from reconciler.core.model.instant import FOREVER, Now
 from reconciler.core.model.observed import NEVER_READ
 from reconciler.core.model.reasons import Rule
 from reconciler.core.model.source_problem import SourceProblem
+from reconciler.core.model.waiting_revision import HeldBack, WaitingRevision
 from reconciler.shell.looks.triggers import Wake
 from reconciler.shell.parts import Parts, Source
 from reconciler.shell.source import READ_AGAIN
@@ -32,12 +34,16 @@ HANGS = 60 * SECOND
 class ManifestReload:
     """Reads the source on its cadence.
 
+    Args:
+        held: whether a valid revision has to wait, by what is known now.
+
     Attributes:
         read_at: steady instant (ns) of the last complete read that equals the manifests in force; NEVER_READ before the first one.
         unreadable: why the last read failed or does not return; empty when it succeeded.
     """
 
-    def __init__(self, parts: Parts, wake: Wake) -> None:
+    def __init__(self, parts: Parts, wake: Wake, held: HeldBack) -> None:
+        self._held = held
         self.source, self.runner, self.reporter, self.wake = parts.source, parts.runner, parts.reporter, wake
         self.read_at = 0
         self.unreadable = ""
@@ -60,6 +66,11 @@ class ManifestReload:
     def problem(self) -> SourceProblem | None:
         """Why the source cannot be put in force."""
         return None if self.source is None else self.source.problem()
+
+    @property
+    def waiting(self) -> WaitingRevision | None:
+        """The valid revision that waits."""
+        return None if self.source is None else self.source.waiting()
 
     @property
     def commit(self) -> str:
@@ -94,6 +105,9 @@ class ManifestReload:
                 )
                 self.wake.set("the manifests cannot be read")
             return
+        waiting = self.waiting
+        if waiting is not None and not self._held(waiting):
+            self._due = 0  # what held it is over: no other trigger may come
         if self.source is None or now.steady < self._due:
             return
         self._due, self._began = now.steady + READ_SOURCE, now.steady
@@ -116,9 +130,9 @@ class ManifestReload:
     async def _read(self, source: Source) -> None:
         desired: Desired | None = None
         unreadable, proves, self._proves = "", self._proves, False
-        refused = self.problem
+        refused = self.problem, self.waiting
         try:
-            desired, messages = await self.runner.run(source.reread)
+            desired, messages = await self.runner.run(partial(source.reread, self._held))
             self._due = min(self._due, self._began + max(SOONEST, source.due_in()))
             news = source.news()
             self._news += news
@@ -136,7 +150,7 @@ class ManifestReload:
             self._reading = None
         later, self._later = self._later, None
         self._fresh = desired or later or self._fresh
-        moved = unreadable != self.unreadable or self.problem != refused
+        moved = unreadable != self.unreadable or (self.problem, self.waiting) != refused
         self.unreadable = unreadable
         if self._fresh is not None or proves or moved or self._news:
             self.wake.set("the manifests were read")

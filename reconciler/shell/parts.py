@@ -9,6 +9,7 @@ from typing import Protocol
 
 from manifests.values.desired import Desired
 from reconciler.core.model.source_problem import SourceProblem
+from reconciler.core.model.waiting_revision import HeldBack, WaitingRevision, never
 from reconciler.exits import Exit
 from reconciler.shell.clock import Clock
 from reconciler.shell.daemon_view import DaemonView
@@ -31,10 +32,10 @@ class Stopped(Exception):
 class Source(Protocol):
     """The source of manifests."""
 
-    def reread(self) -> tuple[Desired | None, tuple[str, ...]]:
+    def reread(self, held: HeldBack = never) -> tuple[Desired | None, tuple[str, ...]]:
         """Read the source again: the new set of manifests when it changed and is valid, and messages for the operator.
 
-        (None, ()) when nothing changed. Called on a thread.
+        (None, ()) when nothing changed. Called on a thread. `held`: whether a new revision waits; those in force then stay.
         """
 
     def same(self) -> bool:
@@ -57,6 +58,9 @@ class Source(Protocol):
 
     def close(self) -> None:
         """End a read that waits for a remote, at the end of a run. Called from any thread."""
+
+    def waiting(self) -> WaitingRevision | None:
+        """The valid revision that the last read found and that waits; None when there is none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,10 @@ from typing import NamedTuple, Protocol
 
 from manifests.load import Sources
 from manifests.problems import Code, ManifestErrors, Problem, render
-from manifests.values.desired import SECOND, Desired
+from manifests.values.desired import SECOND, Desired, Guard
 from reconciler.core.model.instant import Now
 from reconciler.core.model.source_problem import SourceProblem, named
+from reconciler.core.model.waiting_revision import HeldBack, WaitingRevision, never
 from reconciler.shell.clock import BlockingClock
 
 SETTLE = SECOND // 10
@@ -49,6 +50,9 @@ class Keeper(Protocol):
 
     def in_force(self, sources: Sources) -> str:
         """Keep manifests that are in force now."""
+
+    def checked_out(self) -> str:
+        """The commit that is at the source now; empty outside of git."""
 
     def attempted(self, revision: str, problems: tuple[Problem, ...]) -> tuple[AttemptedRevision, str]:
         """Keep why a revision cannot be put in force."""
@@ -90,13 +94,15 @@ class InForce(NamedTuple):
     """The manifests that a run starts with: the state of the files (`Sources.state`), and their revision.
 
     `invalid` is set when they were stored by an earlier run, because the source is invalid now: the files as they were read, and
-    their problems. `sources` are their own files.
+    their problems. `sources` are their own files. `waiting` is set when they were stored by an earlier run, because the valid
+    revision at the source waits: its files, and its Guard.
     """
 
     state: str
     revision: str
     invalid: tuple[Sources, ManifestErrors] | None = None
     sources: Sources | None = None
+    waiting: tuple[Sources, Guard] | None = None
 
 
 class Resolve(Protocol):
@@ -141,7 +147,7 @@ class StoredManifests:
     def __init__(self, problem: SourceProblem | None) -> None:
         self._problem = problem
 
-    def reread(self) -> tuple[Desired | None, tuple[str, ...]]:
+    def reread(self, held: HeldBack = never) -> tuple[Desired | None, tuple[str, ...]]:  # noqa: ARG002
         """Nothing new."""
         return None, ()
 
@@ -170,6 +176,10 @@ class StoredManifests:
 
     def close(self) -> None:
         """Nothing is read."""
+
+    def waiting(self) -> WaitingRevision | None:
+        """Never: nothing else comes into force."""
+        return None
 
 
 class DirectorySource:
@@ -206,7 +216,11 @@ class DirectorySource:
         self._outdated = in_force.invalid is not None and in_force.invalid[0].state == in_force.state
         self._problem: SourceProblem | None = None
         self._message = self._reported = ""
-        self._same = in_force.invalid is None
+        self._same = in_force.invalid is None and in_force.waiting is None
+        self._waiting: WaitingRevision | None = None
+        self._waiting_state = ""
+        if in_force.waiting is not None:
+            self._wait(*in_force.waiting)
         if in_force.invalid is not None:
             sources, error = in_force.invalid
             self._refused = sources.state
@@ -245,9 +259,13 @@ class DirectorySource:
         if self._remote is not None:
             self._remote[0].close()
 
-    def reread(self) -> tuple[Desired | None, tuple[str, ...]]:
+    def waiting(self) -> WaitingRevision | None:
+        """The valid revision that waits; None when there is none."""
+        return self._waiting
+
+    def reread(self, held: HeldBack = never) -> tuple[Desired | None, tuple[str, ...]]:
         """Read again: the new manifests when they changed, settled and are valid, and messages for the operator."""
-        desired, messages = self._reread()
+        desired, messages = self._reread(held)
         self._keep_seen()
         if self._keeper.unsaved:
             self._report(self._keeper.flush())
@@ -256,13 +274,13 @@ class DirectorySource:
         self._reported = self._message
         return desired, (*messages, self._message) if self._message else messages
 
-    def _reread(self) -> tuple[Desired | None, tuple[str, ...]]:
+    def _reread(self, held: HeldBack) -> tuple[Desired | None, tuple[str, ...]]:
         sources = self._read()
         self._same = self._is_in_force(sources)
         if self._same:
             self._adopt()
             return self._unjudged(sources), self._good_again()
-        if sources.state == self._refused:
+        if sources.state == self._refused or self._still_waits(sources, held):
             return None, ()
         settled = self._settled(sources)
         if settled is None:
@@ -270,17 +288,29 @@ class DirectorySource:
         if self._is_in_force(settled):
             self._same = True
             return self._unjudged(settled), self._good_again()
-        if not self._follow:
+        if settled.state == self._waiting_state and self._still_waits(settled, held):
+            return None, ()
+        if not self._follow and settled.state != self._waiting_state:
             self._refused = settled.state
             return None, ("the manifests changed during this run; run reconcile again to apply them",)
         try:
             desired = self._resolve(settled)
         except ManifestErrors as error:
             self._refused = settled.state
+            self._wait_no_more()
             self._refuse(settled, error)
             wrong = "the source cannot be used" if error.of_source else "the manifests are invalid"
             stays = f"{wrong}; revision {self._named()} stays in force"
             return self._judge(settled), (stays, render(error.problems))
+        if held(self._candidate(settled, desired.guard)):
+            self._wait(settled, desired.guard)
+            self._refused, was_invalid = "", self._problem is not None
+            self._problem = None
+            self._report(self._keeper.settled() if was_invalid else "")
+            assert self._waiting is not None  # noqa: S101  (set by `_wait`)
+            stays = f"revision {self._waiting.name} waits; revision {self._named()} stays in force until new commits are taken"
+            return self._judge(settled), (stays,)
+        self._wait_no_more()
         self._in_force, self._revision, self._refused = settled.state, settled.revision, ""
         self._sources, self._judged = settled, False
         self._same, self._problem, self._outdated = True, None, False
@@ -303,6 +333,24 @@ class DirectorySource:
             remote.adopted(state)
         except OSError as error:
             self._report(f"{state}: the files of the commit in force cannot be used: {error.strerror}")
+
+    def _candidate(self, sources: Sources, guard: Guard) -> WaitingRevision:
+        """The revision of these files as one that may have to wait; one that waits already does so since then."""
+        before, now = self._waiting, self._clock.now().steady
+        if before is not None and before.revision == sources.revision:
+            return replace(before, guard=guard)
+        return WaitingRevision(sources.revision, self._keeper.checked_out(), guard, self._named(), now)
+
+    def _wait(self, sources: Sources, guard: Guard) -> None:
+        """Let the revision of these files wait."""
+        self._waiting, self._waiting_state = self._candidate(sources, guard), sources.state
+
+    def _wait_no_more(self) -> None:
+        self._waiting, self._waiting_state = None, ""
+
+    def _still_waits(self, sources: Sources, held: HeldBack) -> bool:
+        """Whether these files are those of the revision that waits, and it has to wait on."""
+        return self._waiting is not None and sources.state == self._waiting_state and held(self._waiting)
 
     def _is_in_force(self, sources: Sources) -> bool:
         """Whether these files are those in force, by the rules of today too."""
@@ -347,6 +395,7 @@ class DirectorySource:
     def _good_again(self) -> tuple[str, ...]:
         """The files are those of the manifests in force."""
         self._refused = ""
+        self._wait_no_more()
         if self._problem is None:
             return ()
         problem, self._problem = self._problem, None

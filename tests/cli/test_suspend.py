@@ -126,3 +126,44 @@ def test_a_rolling_rollout_that_is_stuck_can_be_resumed(stored, reconcile):
         store.save_ledger({key: row for key, row in ledger.items() if key[0] != "suspensions"})
     assert reconcile("resume", "workload/web").code == 0
     assert [(command, word["object"]) for command, word, _ in inbox(stored)] == [("resume", "workload/web")]
+
+
+def folded(stored):
+    with Store.open(stored, SystemClock()) as store:
+        words = tuple(command for _, command in BlockingMemory(store, "test").commands())
+        return apply_commands(from_rows(store.load_ledger()), words)
+
+
+def test_commits_and_healing_are_suspended_and_resumed_apart(stored, reconcile):
+    done = reconcile("suspend", "--commits", "--reason", "freeze", "--for", "1h")
+    assert (done.code, done.out.partition(":")[0]) == (0, "new commits")
+    assert reconcile("suspend", "workload/web/1", "--healing", "--reason", "debugging").code == 0
+    assert reconcile("suspend", "--all", "--healing", "--reason", "tests").code == 0
+    scoped = set(folded(stored).suspensions) - {"workload/web"}
+    assert scoped == {"commits:*", "healing:workload/web/1", "healing:*"}
+    assert from_rows(to_rows(folded(stored))) == folded(stored)
+    assert reconcile("resume", "workload/web/1").code == 64, "all actions on it are not suspended"
+    assert reconcile("resume", "--commits").code == 0
+    assert reconcile("resume", "workload/web/1", "--healing").code == 0
+    assert set(folded(stored).suspensions) == {"healing:*", "workload/web"}
+    again = reconcile("resume", "--commits")
+    assert again.code == 64
+    assert "suspended: healing of everything, workload/web" in again.err
+    assert reconcile("resume", "--all").code == 0
+    assert folded(stored).suspensions == {}
+
+
+def test_scopes_that_make_no_sense_are_refused(stored, reconcile):
+    for words in (
+        ("workload/web", "somewhere", "--commits"),
+        ("--node", "local", "--commits"),
+        ("--all", "--commits", "--healing"),
+        ("service/web", "--healing"),
+        ("--all", "--healing", "--probes"),
+        ("--commits", "--probes"),
+        ("--healing",),
+    ):
+        answer = reconcile("suspend", *words, "--reason", "x")
+        assert answer.code == 64, (words, answer.out, answer.err)
+        assert "Traceback" not in answer.err
+    assert inbox(stored) == []

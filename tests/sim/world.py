@@ -26,6 +26,7 @@ from reconciler.core.model.ledger_fold import Outcome
 from reconciler.core.model.observed import Observed
 from reconciler.core.model.source_problem import SourceProblem
 from reconciler.core.model.step import Step
+from reconciler.core.model.waiting_revision import HeldBack, WaitingRevision, never
 from reconciler.exits import Exit
 from reconciler.metrics.monitoring import Monitoring
 from reconciler.shell.daemon_view import DaemonView
@@ -67,7 +68,8 @@ class Tape:
         self.outcomes: list[Outcome] = []
         self.notes: list[tuple[int, str]] = []
         self.events: list[tuple[str, str, str, str, str, str]] = []
-        self.watch: Callable[[Step], None] = lambda step: None
+        self.watch: Callable[[Step], object] = lambda step: None
+        self.listen: Callable[[Decision], object] = lambda decision: None
 
     def started(self, step: Step) -> None:
         try:
@@ -82,6 +84,7 @@ class Tape:
     def decided(self, decision: Decision, now: Now) -> None:
         self.decided_count += 1
         self.last = decision
+        self.listen(decision)
         ids = [step.id for step in decision.steps]
         if len(ids) != len(set(ids)):
             self.broken.append(AssertionError(f"two steps with the same id: {ids}"))
@@ -100,12 +103,18 @@ class Script:
         self.next: Desired | None = None
         self.broken = ""
         self.error: Exception | None = None
+        self.held: WaitingRevision | None = None
 
-    def reread(self) -> tuple[Desired | None, tuple[str, ...]]:
+    def reread(self, held: HeldBack = never) -> tuple[Desired | None, tuple[str, ...]]:
         if self.error is not None:
             raise self.error
         if self.broken:
             return None, (self.broken,)
+        if self.next is not None:
+            waiting = WaitingRevision(self.next.revision, "", self.next.guard, "a" * 12, 1)
+            self.held = waiting if held(waiting) else None
+            if self.held is not None:
+                return None, ()
         fresh, self.next = self.next, None
         return fresh, ("a new revision",) if fresh is not None else ()
 
@@ -114,6 +123,9 @@ class Script:
 
     def problem(self) -> SourceProblem | None:
         return SourceProblem("b" * 64, "", self.broken, 1, "a" * 64, 1, 1) if self.broken else None
+
+    def waiting(self) -> WaitingRevision | None:
+        return self.held
 
     def same(self) -> bool:
         return not self.broken

@@ -28,6 +28,9 @@ from reconciler.cli.render.why import evidence_lines
 from reconciler.core.limits.suspensions import node_key
 from reconciler.core.model.instant import Instant
 from reconciler.core.model.ledger import Ledger
+from reconciler.core.model.reasons import Rule
+from reconciler.core.model.source_problem import OBJECT
+from reconciler.core.model.suspension_scope import parse
 from reconciler.core.replicas.privilege_changes import of_revisions
 
 
@@ -51,7 +54,9 @@ def explanation(key: str, stored: Stored, ledger: Ledger, desired: Desired | Non
     about["cannot_be_read"] = _unknown(key, stored, name)
     for section in ("steps", "holds", "waits"):
         about[section] = [
-            item for item in stored[section] if _touches(key, item["object"]) or _is_of(about["endpoints"], item)
+            item
+            for item in stored[section]
+            if _touches(key, item["object"]) or _is_of(about["endpoints"], item) or _holds_commits(item)
         ]
     about["suspended"] = _suspensions(key, ledger, {node_key(replica["node"]) for replica in replicas})
     about["numbers"] = _numbers(key, ledger, [replica["container"] for replica in replicas])
@@ -113,6 +118,11 @@ def _endpoints(key: str, stored: Stored) -> list[Mapping[str, Any]]:
     return [endpoint for endpoint in endpoints if key in {endpoint["key"], endpoint["replica"]}]
 
 
+def _holds_commits(item: Mapping[str, Any]) -> bool:
+    """Whether this lets a new revision of the manifests wait: then every object is held to the one in force."""
+    return item["object"] == OBJECT and item.get("rule") != Rule.SOURCE_INVALID.value
+
+
 def _is_of(endpoints: Sequence[Mapping[str, Any]], item: Mapping[str, Any]) -> bool:
     """Whether a step, hold or wait of a Service is about the container of one of these endpoints."""
     return any(
@@ -157,14 +167,15 @@ def _unknown(key: str, stored: Stored, name: Mapping[str, Any] | None) -> dict[s
 def _suspensions(key: str, ledger: Ledger, nodes: Collection[str]) -> list[dict[str, Any]]:
     return [
         {
-            "object": name,
+            "object": parse(name).object,
+            "scope": parse(name).scope.value,
             "who": suspension.who,
             "reason": suspension.reason,
             "until_wall": suspension.until_wall or None,
             "probes": suspension.probes,
         }
         for name, suspension in sorted(ledger.suspensions.items())
-        if name == "*" or name in nodes or _touches(key, name)
+        if (obj := parse(name).object) == "*" or obj in nodes or _touches(key, obj)
     ]
 
 

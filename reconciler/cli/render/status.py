@@ -11,6 +11,7 @@ from manifests.values.desired import SECOND
 from reconciler.cli.render.paint import Paint
 from reconciler.cli.render.table import table
 from reconciler.cli.render.times import ago, ahead, short
+from reconciler.core.model.suspension_scope import Scope, key_of, shown
 from reconciler.core.status.objects import HEALTHY, Condition
 
 Stored = Mapping[str, Any]
@@ -153,7 +154,8 @@ def suspended_line(suspension: Mapping[str, Any], paint: Paint, now: int) -> str
     """One suspension: its object, the operator, its end and the reason."""
     until = suspension["until_wall"]
     end = "until it is resumed" if until is None else f"for {short(until - now)} more"
-    name = "everything" if suspension["object"] == "*" else suspension["object"]
+    scope = suspension.get("scope", Scope.ALL.value)  # an older version stored none
+    name = shown(key_of(Scope(scope), suspension["object"]))
     probes = ", probes too," if suspension["probes"] else ""
     who, reason = suspension["who"] or "an unknown user", suspension["reason"] or "no reason given"
     return f"{paint.warn('suspended')}: {name}{probes} by {who} {end}: {reason}"

@@ -135,11 +135,11 @@ def update(want: Want, fact: ContainerFact, ledger: Ledger) -> Step | None:
             return None
         action = UpdateContainer(fact.node, fact.name, fact.generation, (), adopted=fact.adopted, files=files)
     else:
-        live = restart_history.settings(want.workload, want.object, fact, ledger)
+        live = restart_history.settings(want.workload, want.object, fact, ledger) if want.live is None else want.live
         if want.cause is Reason.POLICY_LOST:  # at once; limits are a planned change as well
             live = restart_history.with_policy(live, fact)
         action = UpdateContainer(fact.node, fact.name, fact.generation, live, adopted=fact.adopted)
-    return Step(want.id, want.object, action, want.cause, want.message)
+    return Step(want.id, want.object, action, want.cause, want.message, why=want.why, moved=want.moved)
 
 
 def quieten(grant: Grant, fact: ContainerFact) -> Step:

@@ -52,7 +52,7 @@ def follow(
         known = after.get(name)
         if known is None and len(after) >= MOST:
             continue  # there may be 100,000 changes
-        asked = _digest(change.after)
+        asked = digest(change.after)
         if known is None:
             after[name] = Written(asked)
         elif known.asked != asked:
@@ -70,15 +70,14 @@ def confirm(rows: Mapping[str, Written], actions: Iterable[ChangeRecords]) -> Ma
         for change in action.changes:
             name = row_key((action.provider, action.zone), change.key)
             row = after.get(name)
-            if row is not None and not row.confirmed and row.asked == _digest(change.after):
+            if row is not None and not row.confirmed and row.asked == digest(change.after):
                 after[name] = row._replace(confirmed=True, before=records.show_set(change.after))
     return rows if after == rows else after
 
 
 def _seen(row: Written, key: RecordKey, zone: ZoneFact, now: Now) -> Written:
     current = zone.records.get(key)
-    digest = _digest(current)
-    if digest == row.asked:
+    if digest(current) == row.asked:
         return row if row.confirmed else row._replace(confirmed=True, before=records.show_set(current))
     if not row.confirmed:
         return row
@@ -129,5 +128,6 @@ def _key(name: str, prefix: str) -> RecordKey:
     return RecordKey(*name[len(prefix) :].split(" ", 2))
 
 
-def _digest(record: RecordSet | None) -> str:
+def digest(record: RecordSet | None) -> str:
+    """The digest of a record set, as a row has it."""
     return blake2b(repr(record).encode(), digest_size=8).hexdigest()

@@ -12,6 +12,7 @@ from reconciler.core.limits import backoff
 from reconciler.core.model.instant import Now, next_after
 from reconciler.core.model.ledger import Ledger, StepFailure
 from reconciler.core.model.reasons import UNSPECIFIED, HeldAction, Hold, Rule
+from reconciler.core.model.suspension_scope import Scope, key_of, resume_command, shown
 
 
 def node_key(node: str) -> str:
@@ -22,13 +23,15 @@ def node_key(node: str) -> str:
 class Subject(NamedTuple):
     """What an action is about: the document, such as `workload/web`; the object, such as `workload/web/0`; and its node.
 
-    `by_manifest` says that the document itself has `suspend: true`, where that stops the action.
+    `by_manifest` says that the document itself has `suspend: true`, where that stops the action. `heals`: the manifests did not ask for
+    the action, so what suspends healing stops it too.
     """
 
     key: str
     object: str
     node: str = ""
     by_manifest: bool = False
+    heals: bool = False
 
 
 def suspended(
@@ -43,7 +46,13 @@ def suspended(
         next_step = "set spec.suspend of the Guard to false"
         message = "the Guard suspends all actions"
         holds.append(Hold(subject.object, action, Rule.SUSPENDED, message, next_step=next_step, held=held))
+    if subject.heals and desired.guard.suspend_healing:
+        next_step = "set spec.suspendHealing of the Guard to false"
+        message = "the Guard suspends healing"
+        holds.append(Hold(subject.object, action, Rule.SUSPENDED, message, next_step=next_step, held=held))
     keys = dict.fromkeys(("*", node_key(subject.node), subject.key, subject.object))
+    if subject.heals:
+        keys |= dict.fromkeys([key_of(Scope.HEALING, key) for key in keys])
     holds += _by_key(desired, ledger, keys, subject.object, action, now, held)
     if subject.by_manifest:
         next_step = f"set spec.suspend of {subject.key} to false"
@@ -65,9 +74,9 @@ def _by_key(
         suspension = ledger.suspensions.get(key)
         if suspension is not None:
             reason = suspension.reason or "no reason given"
-            message = f"{suspension.who or 'an operator'} suspended {'everything' if key == '*' else key}: {reason}"
+            message = f"{suspension.who or 'an operator'} suspended {shown(key)}: {reason}"
             until = now.steady + suspension.until_wall - now.wall if suspension.until_wall else None
-            resume = "reconcile resume --all" if key == "*" else f"reconcile resume {key}"
+            resume = resume_command(key)
             holds.append(Hold(obj, action, Rule.SUSPENDED, message, until=until, next_step=resume, held=held))
     return holds
 

@@ -1,9 +1,11 @@
-"""Windows of the Guard: named spans of time that hold healing, rollouts or deletions.
+"""Windows of the Guard: named spans of time that hold healing, corrections of drift, new commits, rollouts or deletions.
 
 The one place where the core turns an instant into a date, because manifests declare windows as dates: in a zone, with its changes
-of daylight saving. It reads no clock; the zone was loaded when the manifests were read. Called by `gates`, `prune_guard` and `decide`.
+of daylight saving. It reads no clock; the zone was loaded when the manifests were read. Called by `gates`, `prune_guard`, `commits`
+and `decide`.
 """
 
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo
@@ -52,16 +54,19 @@ def opening(window: Window, wall: int) -> tuple[int, int]:
 def holds(desired: Desired, kind: Held, obj: str, action: str, now: Now, held: HeldAction = UNSPECIFIED) -> list[Hold]:
     """The holds of all open windows, by name, that hold actions of this kind."""
     found: list[Hold] = []
-    for window in desired.guard.windows:
-        if kind not in window.holds:
-            continue
-        until, _ = opening(window, now.wall)
-        if until:
-            message = f"window {window.name} of the Guard holds {kind.value} actions"
-            next_step = f"wait until the window closes, or remove {kind.value} from window {window.name} of the Guard"
-            retry = now.steady + until - now.wall
-            found.append(Hold(obj, action, Rule.WINDOW, message, until=retry, next_step=next_step, held=held))
+    for name, until in open_until(desired.guard.windows, kind, now):
+        message = f"window {name} of the Guard holds {kind.value} actions"
+        next_step = f"wait until the window closes, or remove {kind.value} from window {name} of the Guard"
+        found.append(Hold(obj, action, Rule.WINDOW, message, until=until, next_step=next_step, held=held))
     return found
+
+
+def open_until(windows: Iterable[Window], kind: Held, now: Now) -> Iterator[tuple[str, int]]:
+    """The windows that hold actions of this kind now, each with the steady instant at which it closes."""
+    for window in windows:
+        until = opening(window, now.wall)[0] if kind in window.holds else 0
+        if until:
+            yield window.name, now.steady + until - now.wall
 
 
 def wake_at(desired: Desired, now: Now) -> int:

@@ -14,6 +14,7 @@ from providers.facts import Generation
 from reconciler.core.model.adopted import Adopted
 from reconciler.core.model.approval import Approval
 from reconciler.core.model.dns_memory import CheckRow, Flap, HeldTTL, NameRow, Written
+from reconciler.core.model.drift import Applied, Reverts
 from reconciler.core.model.instant import Instant
 from reconciler.core.model.override import Override
 from reconciler.core.model.owned import Owned
@@ -159,7 +160,7 @@ class Ledger:
 
     grants: container id -> open grant (a name may exist on two nodes while a replica moves). attempts: replica -> instants of
     health restarts. failures: replica -> streak. step_failures: step id -> failure. wanted: candidate -> since when it exists.
-    suspensions: object key or `*`. restarted: `node|workload key` -> instants of health restarts. escalations: replica.
+    suspensions: object key or `*`, with its scope before it (`suspension_scope`). restarted: `node|workload key` -> instants of health restarts. escalations: replica.
     outbreaks: workload key or `node/NAME`. runtime_restarts: container id -> the runtime's own count at the last look.
     taken_over: replicas whose restarts we took over from the runtime. revisions, rollouts: workload key. clock: wall against steady
     time at the last check for a rollout. absences: object -> absence. passed: `workload key@revision|probe` of probes that passed once. zones: `provider/zone`
@@ -177,7 +178,9 @@ class Ledger:
     HealthCheck -> the check that decides there. flaps: `policy/target/address` -> its failures in a row. held_ttls: `provider/zone/name`,
     and the same with an address -> what resolvers may still hold of it. pointers_known: `provider/zone/` -> since when it is known what
     pointed at its names. written: `provider/zone/name type set` -> what was written there. placed: replica -> its node. unread: nodes that have not been read since the
-    places were lost -> whether anything of this instance was there before.
+    places were lost -> whether anything of this instance was there before. applied: document -> its declaration that the world converged
+    to last; moving: documents whose declaration is another one; applied_of: the revision of the manifests that both were compared with.
+    reverts: `replica|field` -> how often that field of its container drifted.
     """
 
     grants: Mapping[str, Grant] = field(default_factory=dict)
@@ -225,3 +228,7 @@ class Ledger:
     written: Mapping[str, Written] = field(default_factory=dict)
     placed: Mapping[str, str] = field(default_factory=dict)
     unread: Mapping[str, bool] = field(default_factory=dict)
+    applied: Mapping[str, Applied] = field(default_factory=dict)
+    moving: frozenset[str] = frozenset()
+    applied_of: str = ""
+    reverts: Mapping[str, Reverts] = field(default_factory=dict)

@@ -13,6 +13,7 @@ from reconciler.core.model import override, passed_probe, spec, weight_memory
 from reconciler.core.model.adopted import Adopted
 from reconciler.core.model.approval import read_approval
 from reconciler.core.model.dns_memory import read_check, read_flap, read_held_ttl, read_name, read_written, write_check
+from reconciler.core.model.drift import read_applied, read_reverts
 from reconciler.core.model.instant import Instant, Now, instant, read_instant
 from reconciler.core.model.ledger import (
     Absence,
@@ -112,12 +113,15 @@ _READ: Mapping[str, Any] = {
     "written": read_written,
     "placed": str,
     "unread": bool,
+    "applied": read_applied,
+    "reverts": read_reverts,
 }
 _WRITE: Mapping[str, Any] = {"specs": spec.write, "proven": spec.write, "checks": write_check}
 """Sections whose values JSON cannot write as they are."""
 
-_FLAGS = ("passed", "taken_over", "zones", "nodes", "accepted")
+_FLAGS = ("passed", "taken_over", "zones", "nodes", "accepted", "moving")
 _SINGLE = "ledger"
+_TEXTS = frozenset({"source", "applied_of"})
 
 
 def to_rows(
@@ -146,6 +150,7 @@ def to_rows(
     rows[_SINGLE, "source"] = json.dumps(ledger.source)
     rows[_SINGLE, "history_lost"] = json.dumps(ledger.history_lost)
     rows[_SINGLE, "clock"] = json.dumps(ledger.clock)
+    rows[_SINGLE, "applied_of"] = json.dumps(ledger.applied_of)
     return rows
 
 
@@ -187,7 +192,7 @@ def read_rows(rows: Mapping[tuple[str, str], str]) -> tuple[Ledger, dict[tuple[s
     """The ledger from the rows that can be decoded, and the cause for each row that cannot."""
     sections: dict[str, dict[str, Any]] = {section: {} for section in _READ}
     flags: dict[str, set[str]] = {section: set() for section in _FLAGS}
-    single: dict[str, Any] = {"source": "", "history_lost": None, "clock": None}
+    single: dict[str, Any] = {"source": "", "history_lost": None, "clock": None, "applied_of": ""}
     damaged: dict[tuple[str, str], str] = {}
     for (section, key), text in rows.items():
         try:
@@ -199,7 +204,7 @@ def read_rows(rows: Mapping[tuple[str, str], str]) -> tuple[Ledger, dict[tuple[s
                 flags[section].add(key)
             elif section == _SINGLE and key in single:
                 raw = json.loads(text)
-                single[key] = str(raw) if key == "source" else read_instant(raw)
+                single[key] = str(raw) if key in _TEXTS else read_instant(raw)
         except Exception as error:  # noqa: BLE001  (any shape is possible in a damaged row)
             damaged[section, key] = f"{type(error).__name__}: {error}"
     ledger = Ledger(
@@ -212,6 +217,8 @@ def read_rows(rows: Mapping[tuple[str, str], str]) -> tuple[Ledger, dict[tuple[s
         source=single["source"],
         history_lost=single["history_lost"],
         clock=single["clock"],
+        moving=frozenset(flags["moving"]),
+        applied_of=single["applied_of"],
     )
     return ledger, damaged
 

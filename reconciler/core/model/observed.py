@@ -13,6 +13,7 @@ from reconciler.core.model.secret_problem import SecretProblem
 from reconciler.core.model.source_problem import SourceProblem
 from reconciler.core.model.spec import Answer
 from reconciler.core.model.target_probe import TargetProbe
+from reconciler.core.model.waiting_revision import WaitingRevision
 
 RuntimeFacts = Known[tuple[ContainerFact, ...]] | Unknown
 PoolFacts = Known[PoolFact] | Unknown
@@ -29,7 +30,8 @@ class Observed:
     runtimes: node -> containers. pools: (provider, pool). zones: (provider, zone). probes: generation -> verdicts.
     pushes: generation -> the latest push that counts. target_answers: question about a target address -> its verdict.
     source_read_at: steady instant of the last complete read of the source that equals the manifests in force; NEVER_READ while there
-    was none, because the manifests in force were stored by an earlier run. source_problem: why the source cannot be put in force. busy: container names, `provider/pool/address:port`
+    was none, because the manifests in force were stored by an earlier run. source_problem: why the source cannot be put in force. waiting: a
+    valid revision at the source that is not in force yet. busy: container names, `provider/pool/address:port`
     or `provider/zone` with a call whose outcome is unknown after its time limit. under_way: the same for calls within their limit.
     contexts: parsed probe contexts on labels of foreign containers, by their text. trials: generation -> what was tried on it beside
     the probes that decide, by name (`replicas/specs`). references: digests of what the references of a provider or workload resolve to, by its key.
@@ -46,6 +48,7 @@ class Observed:
     ledger: Ledger = field(default_factory=Ledger)
     source_read_at: int = 0
     source_problem: SourceProblem | None = None
+    waiting: WaitingRevision | None = None
     busy: frozenset[str] = frozenset()
     under_way: frozenset[str] = frozenset()
     contexts: Mapping[str, Context] = field(default_factory=dict)

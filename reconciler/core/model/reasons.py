@@ -41,6 +41,8 @@ class Reason(StrEnum):
     POLICY_LOST = "RestartPolicyLost"
     """The restart policy is `no` although another one is declared: a stop that did not happen, or a restart, left it so."""
     NETWORK_LOST = "NetworkLost"
+    IMAGE_REPLACED = "ImageReplaced"
+    """Another program replaced the container, and it runs another image than its revision."""
     SUPERSEDED = "Superseded"
     INACTIVE = "Inactive"
     CANARY = "Canary"
@@ -157,6 +159,8 @@ class Rule(StrEnum):
     """The manifests cannot be read, so those in force stay."""
     PROBE_ENGINE = "ProbeEngineDown"
     """The probe engine does not run, so probe results are unknown."""
+    DRIFT = "DriftReported"
+    """A field of a container moved while the manifests did not, and the manifests say that it is only reported."""
     DECISION_FAILED = "DecisionFailed"
     """A rule failed with an error of the program, so there is no decision."""
 
@@ -185,6 +189,7 @@ class Waiting(StrEnum):
     PAUSE = "canary pause"
     ROLLBACK_WINDOW = "rollback window"
     STEADY = "steady health"
+    COMMIT = "new revision"
 
 
 class Act(StrEnum):

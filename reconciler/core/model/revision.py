@@ -47,7 +47,8 @@ class Revision(NamedTuple):
     holds it. `opened` is when its activation began, `failures` counts activations that were called off, `failed_at` is the last of
     them. `step` is the canary step, since `stepped`. `activated` is when it got the traffic last, `ended` when it was replaced last.
     `rechecked` is since when its replicas are asked once more, before its share is raised. `why` is its latest event as text. `scale` is the number of replicas when all of them were verified last (0 = not yet): replicas
-    that are added later are not verified.
+    that are added later are not verified. `rejected`: it was rolled back, by an operator or in its bake, so only a commit that changes
+    the template lets it be tried again.
     """
 
     revision: str
@@ -68,6 +69,7 @@ class Revision(NamedTuple):
     why: str = ""
     scale: int = 0
     rechecked: Instant | None = None
+    rejected: bool = False
 
 
 class Rollout(NamedTuple):

@@ -9,6 +9,7 @@ from providers.actions import (
     RemoveEndpoint,
     SetWeight,
 )
+from reconciler.core.model.drift import Moved, Why
 from reconciler.core.model.reasons import Reason
 
 
@@ -17,7 +18,8 @@ class Step:
     """One action that is due.
 
     `id` names object and verb and is the same in every decision that has this step; `follows` are ids of steps that come before it,
-    where the plan has them; `journal` says that its outcome must survive a crash.
+    where the plan has them; `journal` says that its outcome must survive a crash. `why` says whether the world or the manifests moved, `moved`
+    which fields, where that is known.
     """
 
     id: str
@@ -27,6 +29,8 @@ class Step:
     message: str
     follows: tuple[str, ...] = ()
     journal: bool = False
+    why: Why = Why.DRIFT
+    moved: tuple[Moved, ...] = ()
 
     @property
     def target(self) -> str:

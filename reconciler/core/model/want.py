@@ -4,7 +4,9 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from manifests.values.desired import Workload
+from manifests.values.pod import Live
 from providers.facts import ContainerFact, ProbeValue
+from reconciler.core.model.drift import Moved, Why
 from reconciler.core.model.reasons import Act, HeldAction, Reason
 
 
@@ -25,7 +27,8 @@ _DISRUPTIVE = frozenset({Kind.RESTART, Kind.RECREATE, Kind.RETIRE})
 class Want(NamedTuple):
     """One candidate. `fact` is None for a container that does not exist; `workload` is None for an orphan.
 
-    `only` names one container of the replica, as in `StopContainer`; empty = all of them.
+    `only` names one container of the replica, as in `StopContainer`; empty = all of them. `why` and `moved` are as in `Step`. `live` are
+    the settings that a container gets in place; None = those of its manifest.
     """
 
     id: str
@@ -40,6 +43,9 @@ class Want(NamedTuple):
     fact: ContainerFact | None = None
     ready: ProbeValue = ProbeValue.UNKNOWN
     only: str = ""
+    why: Why = Why.DRIFT
+    moved: tuple[Moved, ...] = ()
+    live: tuple[Live, ...] | None = None
 
     @property
     def disrupts(self) -> bool:

@@ -10,6 +10,7 @@ from operator import attrgetter
 from typing import TypeVar
 
 from manifests.values.desired import SECOND, Desired
+from manifests.values.rollouts import STAGED
 from providers.facts import ContainerFact, ContainerState, Known
 from reconciler.core.limits.backoff import recent
 from reconciler.core.model.instant import Now, elapsed, instant
@@ -78,6 +79,30 @@ def _failures(snap: Snapshot, ledger: Ledger) -> Mapping[str, Failures]:
     return failures
 
 
+def _of_declared(
+    failures: Mapping[str, Failures],
+    before: Mapping[str, RevisionMark],
+    after: Mapping[str, RevisionMark],
+    snap: Snapshot,
+) -> Mapping[str, Failures]:
+    """The failures without those of replicas whose template has just changed: the new one has not failed, so it waits for nothing.
+
+    Where revisions stand beside each other, a replica goes on with its earlier template meanwhile.
+    """
+    changed = {
+        key
+        for key, group in snap.roster.groups.items()
+        if group.workload.strategy not in STAGED and key in before and after.get(key) is not before[key]
+    }
+    if not changed or not failures:
+        return failures
+    return {
+        name: row
+        for name, row in failures.items()
+        if name.rpartition("/")[0] not in changed or not name.rpartition("/")[2].isdecimal()
+    }
+
+
 def _revisions(ledger: Ledger, desired: Desired) -> Mapping[str, RevisionMark]:
     known = ledger.revisions
     revisions: dict[str, RevisionMark] = {}
@@ -121,8 +146,11 @@ def remember(snap: Snapshot, ledger: Ledger) -> Ledger:
     if snap.desired.take_over or first_run:
         source = snap.desired.source
     revisions = _revisions(ledger, snap.desired)
+    failures = _failures(snap, ledger) if snap.roster.down or ledger.failures else ledger.failures
+    if failures and revisions is not ledger.revisions:
+        failures = _of_declared(failures, ledger.revisions, revisions, snap)
     changes = {
-        "failures": _failures(snap, ledger) if snap.roster.down or ledger.failures else ledger.failures,
+        "failures": failures,
         "attempts": _attempts(ledger, snap.desired, snap.now) if ledger.attempts else ledger.attempts,
         "revisions": revisions,
         "suspensions": _unexpired(ledger.suspensions, snap.now),

@@ -192,7 +192,7 @@ def _declared(workload: Workload, rollout: Rollout, mark: RevisionMark, now: Now
     """The history with the declared revision, and when that may take over.
 
     A new number makes an old hash a new revision. A failed or expired revision is retried only when the template or the
-    time of its activation changes.
+    time of its activation changes; one that was rolled back only when the template does.
     """
     wanted, at, delay = mark.revision, workload.rollout.activate_at, workload.rollout.delay
     row = rollout.of(wanted)
@@ -207,6 +207,8 @@ def _declared(workload: Workload, rollout: Rollout, mark: RevisionMark, now: Now
     if row.image != image and not row.image:
         row = row._replace(image=image)
     if (row.at, row.delay) != (at, delay):
+        if row.rejected and row.standing is Standing.FAILED:
+            return rollout.put(row._replace(at=at, delay=delay))
         if row.standing in {Standing.EXPIRED, Standing.FAILED} and wanted != rollout.active:
             return rollout.put(fresh)
         row = row._replace(at=at, delay=delay, due=None)

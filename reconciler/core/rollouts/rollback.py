@@ -61,11 +61,11 @@ def _asked(turn: Turn, evidence: Evidence) -> None:
     for row in rollout.rows:
         if row.standing is Standing.SCHEDULED and row.revision != rollout.active:
             failed = row._replace(standing=Standing.FAILED, ended=instant(evidence.now), why=why)
-            rollout = rollout.put(failed._replace(opened=None, due=None, step=0, stepped=None))
+            rollout = rollout.put(failed._replace(opened=None, due=None, step=0, stepped=None, rejected=True))
     if active is not None and previous is None:
         rollout = rollout.put(active._replace(why="a rollback was requested, but no earlier revision is kept"))
     elif active is not None and previous is not None:
-        rollout = rollout.put(active._replace(standing=Standing.FAILED, why=why))
+        rollout = rollout.put(active._replace(standing=Standing.FAILED, why=why, rejected=True))
         rollout = rollout._replace(back=previous.revision, low=None)
     turn.rollout = rollout
 
@@ -97,5 +97,5 @@ def _bake(turn: Turn, evidence: Evidence) -> None:
         turn.until = min(turn.until, due(low, LOW, now))
         return
     why = f"{health.available} of {workload.replicas} replicas were available after it took over, at least {floor} must be"
-    rollout = rollout.put(row._replace(standing=Standing.FAILED, why=why))
+    rollout = rollout.put(row._replace(standing=Standing.FAILED, why=why, rejected=True))
     turn.rollout = rollout._replace(back=previous.revision, low=None)

@@ -17,6 +17,7 @@ from reconciler.core.dns.names import Names
 from reconciler.core.exits.grants import returns
 from reconciler.core.health.belief import Belief, Sight
 from reconciler.core.limits import suspensions
+from reconciler.core.model import suspension_scope
 from reconciler.core.model.instant import Now
 from reconciler.core.model.ledger import Grant
 from reconciler.core.model.observed import Observed
@@ -381,7 +382,8 @@ def rows(status: Status, holds: Sequence[Hold], now: Now) -> dict[str, Any]:
         "copies": [f"{fact.name} on {fact.node}" for fact in status.roster.copies],
         "suspensions": [
             {
-                "object": key,
+                "object": suspension_scope.parse(key).object,
+                "scope": suspension_scope.parse(key).scope.value,
                 "who": suspension.who,
                 "reason": suspension.reason,
                 "until_wall": suspension.until_wall or None,

@@ -68,3 +68,11 @@ def stopped_until(row: Weighed, writer: str, now: Now) -> int:
         return 0
     until = due(row.reversals[-limit], WITHIN, now)
     return until if until > now.steady else 0
+
+
+def moved(row: Weighed, before: int | None) -> bool:
+    """Whether a member has a weight (None = it is not in the pool) that we neither set last nor asked for since."""
+    weight = before or 0
+    if row.weight < 0:
+        return bool(row.reversals) and row.after == weight and weight not in row.asked
+    return weight != row.weight and weight not in row.asked

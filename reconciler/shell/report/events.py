@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from providers.facts import ContainerFact, Generation, ProbeFact, Probes, ProbeValue
 from reconciler.core.decision import Decision
+from reconciler.core.model import suspension_scope
 from reconciler.core.model.adopted import Adopted
 from reconciler.core.model.instant import Now
 from reconciler.core.model.ledger import Grant, Suspension
@@ -126,6 +127,9 @@ def command_event(command: Command, now: Now) -> Event:
     elif obj == "*":
         obj = ""
         words.append("everything")
+    elif command.verb in {"suspend", "resume"}:
+        words.append(_scope_words(obj).strip())
+        obj = _suspended_object(obj)
     words += ["--force" if command.forced else "", "--probes" if command.probes else ""]
     if command.until_wall:
         words.append(f"until {utc(command.until_wall):%Y-%m-%dT%H:%M:%SZ}")
@@ -168,8 +172,8 @@ def _suspensions(before: Mapping[str, Suspension], after: Mapping[str, Suspensio
         Event(
             now.wall,
             "suspended",
-            "" if name == "*" else name,
-            "suspend everything" if name == "*" else "suspend",
+            _suspended_object(name),
+            _suspended_words(name),
             "Suspended",
             f"by {suspension.who or 'unknown'}",
             f"{suspension.reason or 'no reason given'}{', including probes' if suspension.probes else ''}",
@@ -178,11 +182,30 @@ def _suspensions(before: Mapping[str, Suspension], after: Mapping[str, Suspensio
         if before.get(name) != suspension
     ]
     ended = [
-        Event(now.wall, "resumed", "" if name == "*" else name, "resume", "Suspended", "", suspension.reason)
+        Event(now.wall, "resumed", _suspended_object(name), _resumed_words(name), "Suspended", "", suspension.reason)
         for name, suspension in sorted(before.items())
         if name not in after
     ]
     return begun + ended
+
+
+def _suspended_object(key: str) -> str:
+    """The object of the event of a suspension; empty when it is of everything."""
+    obj = suspension_scope.parse(key).object
+    return "" if obj == "*" else obj
+
+
+def _suspended_words(key: str) -> str:
+    return "suspend everything" if key == "*" else "suspend" + _scope_words(key)
+
+
+def _resumed_words(key: str) -> str:
+    return "resume" + _scope_words(key)
+
+
+def _scope_words(key: str) -> str:
+    scope = suspension_scope.parse(key).scope
+    return "" if scope is suspension_scope.Scope.ALL else f" {scope.value}"
 
 
 def _overrides(before: Mapping[str, Override], after: Mapping[str, Override], now: Now) -> list[Event]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from manifests.values.desired import Desired
 from reconciler.core.decision import Decision
+from reconciler.core.drift.listing import drift_json
 from reconciler.core.model.instant import Now
 from reconciler.core.model.ledger_fold import Outcome
 from reconciler.core.model.reasons import Hold, Rule, Wait, Waiting
@@ -71,7 +72,15 @@ AGES = frozenset(
 """Fields of a stored decision that change while nothing happens: when and how often in a row was probed or pushed, and how many
 requests are in flight. An object without other changes keeps those that were stored with it."""
 
-HARMLESS = {Rule.PRUNE_OFF, Rule.ABSENCE_UNPROVEN, Rule.BUSY, Rule.POLICY_KEPT, Rule.FIXED_WEIGHTS, Rule.FILES_KEPT}
+HARMLESS = {
+    Rule.PRUNE_OFF,
+    Rule.ABSENCE_UNPROVEN,
+    Rule.BUSY,
+    Rule.POLICY_KEPT,
+    Rule.FIXED_WEIGHTS,
+    Rule.DRIFT,
+    Rule.FILES_KEPT,
+}
 """Holds that count as converged and are reported: leftovers and kept files stay where they are, rounded weights are the best that a pool takes."""
 
 
@@ -255,9 +264,11 @@ def decision_document(
                 "action": describe(step.action),
                 "cause": step.cause.value,
                 "message": step.message,
+                "why": step.why.value,
             }
             for step in decision.steps
         ],
+        "drift": [drift_json(drift) for drift in decision.drift],
         "approve": decision.guard_hash or None,
         "approve_command": f"{desired.apply_command} --approve {decision.guard_hash}" if decision.guard_hash else None,
         **({} if view is None else {daemon_view.KEY: view}),

@@ -91,6 +91,10 @@ class Archive:
         )
         return self.flush()
 
+    def checked_out(self) -> str:
+        """The commit that is at the source now; empty outside of git."""
+        return self._commit()
+
     def attempted(self, revision: str, problems: tuple[Problem, ...]) -> tuple[Attempted, str]:
         """Keep why the source cannot be put in force. Returns it, and why it could not be stored."""
         wrong = [problem for problem in problems if not problem.is_warning]

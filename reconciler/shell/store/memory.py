@@ -10,6 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
+from reconciler.core.drift.why import why_text
 from reconciler.core.model.instant import Instant, Now, instant
 from reconciler.core.model.ledger_fold import Command, Outcome
 from reconciler.core.model.restart_request import FailurePolicy, Request
@@ -168,7 +169,7 @@ class BlockingMemory:
         rows = []
         for step, outcome, now in done:
             result = outcome.kind.value + (f": {outcome.message}" if outcome.message else "")
-            fields = (step.id, step.cause.value, result, "step", step.object, step.message)
+            fields = (step.id, step.cause.value, result, "step", step.object, f"{step.message}; {why_text(step)}")
             rows.append(AuditRow(now.wall, self.actor, revision, "", *fields))
         rows += [self._row(event, revision) for event in events]
         self.store.audit(sorted(rows, key=lambda row: row.wall))

@@ -37,6 +37,10 @@ NEW_SECTIONS = {
     "nodes",
     "placed",
     "unread",
+    "applied",
+    "moving",
+    "applied_of",
+    "reverts",
 }
 NEW_RULES = {
     Rule.DRAIN_DEADLINE,
@@ -53,8 +57,10 @@ NEW_RULES = {
     Rule.NO_NODE,
     Rule.VOLUME_IN_USE,
     Rule.FILES_KEPT,
+    Rule.DRIFT,
 }
 NEW_REASONS = {
+    Reason.IMAGE_REPLACED,
     Reason.DRAIN_DEADLINE,
     Reason.MOVED,
     Reason.NODE_CHANGED,
@@ -63,7 +69,7 @@ NEW_REASONS = {
     Reason.VOLUME_IN_USE,
     Reason.FILES_CHANGED,
 }
-NEW_WAITING = {Waiting.PUBLISHED, Waiting.STEADY}
+NEW_WAITING = {Waiting.PUBLISHED, Waiting.STEADY, Waiting.COMMIT}
 """What later versions have added."""
 
 
