@@ -9,11 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from manifests.load import Sources
+from manifests.places import Places
 from manifests.problems import Code, ManifestErrors, Problem
 from manifests.source.identity import commit_of
 from manifests.source.local import LocalDocuments
 from manifests.values.desired import Desired
 from reconciler import tree
+from reconciler.core.decision import Manifests
 from reconciler.intent import Intent
 from reconciler.shell.clock import BlockingClock, HostClock
 from reconciler.shell.parts import Source
@@ -125,6 +127,40 @@ def _resolved(sources: Sources, good: LastGood) -> Desired:
 
 def _problem_of_store(message: str) -> Problem:
     return Problem("stored manifests", 0, 0, Code.UNREADABLE_FILE, "", message, "correct the manifests at PATH")
+
+
+def in_force(state: Path, sources: Sources, planned: Desired) -> tuple[Desired | None, Manifests]:
+    """The manifests that a run put in force last, checked with today's local documents, and their revision and commit.
+
+    None where none are stored, where `reconcile destroy` has begun to remove them, and where this version of the program or the local
+    documents do not accept them: then only their revision is known.
+
+    Args:
+        sources, planned: the files of the plan, and what they declare.
+    """
+    try:
+        good = last_good.load(state)
+    except StoreError:
+        return None, Manifests()
+    if good is None or good.removed:
+        return None, Manifests()
+    name = Manifests(good.revision, good.commit)
+    if good.revision == planned.revision:
+        return planned, name
+    try:
+        return stored_manifests(state, sources, None).desired, name
+    except ManifestErrors:
+        return None, name
+
+
+def commit_at(location: Location) -> str:
+    """What is checked out at a location; empty outside of git."""
+    return commit_of(Path(place_of(location.path, location.instance_file).real))
+
+
+def field_places(sources: Sources) -> Places:
+    """Where fields stand in the files of a read."""
+    return Places((*sources.tree.files, *(() if sources.local is None else sources.local.files)))
 
 
 def stored_source(stored: StartManifests, clock: BlockingClock) -> Source:

@@ -24,10 +24,12 @@ from providers.wrappers.owned import OwnedRuntime, owned
 from providers.wrappers.push_credentials import CredentialedRuntime, shares_files
 from providers.wrappers.readonly import read_only
 from providers.wrappers.unasked import unasked
-from reconciler.core.decision import Decision, Plan
+from reconciler import tree
+from reconciler.core.decision import Decision, Manifests, Plan
 from reconciler.core.forecast import forecast
 from reconciler.core.model.instant import Now
 from reconciler.core.model.source_problem import named
+from reconciler.core.plan_places import placed
 from reconciler.exits import Exit
 from reconciler.intent import Intent
 from reconciler.metrics.beat import beat
@@ -55,7 +57,18 @@ from reconciler.shell.store.archive import mark_removed
 from reconciler.shell.store.lock import Lock
 from reconciler.shell.store.memory import BlockingMemory, ReadOnlyMemory, StoreMemory, command_of
 from reconciler.shell.store.state_db import Store, StoreError
-from reconciler.start import StartManifests, archive_of, keep, kept, source_of, start_manifests, stored_source
+from reconciler.start import (
+    StartManifests,
+    archive_of,
+    commit_at,
+    field_places,
+    in_force,
+    keep,
+    kept,
+    source_of,
+    start_manifests,
+    stored_source,
+)
 from reconciler.tree import Location, state_to_read
 from reconciler.web.metrics_serving import serve_metrics
 from reconciler.web.serving import serve
@@ -99,7 +112,9 @@ def build(
         if untrusted and not declared.local:
             by_role[declared.role][declared.name] = unasked(declared.role, declared.name)
             continue
-        context = Context(desired.instance.id, str(state), declared.local, compare_secrets=not untrusted)
+        context = Context(
+            desired.instance.id, str(state), declared.local, compare_secrets=not untrusted, setups=not may_write
+        )
         provider = registry.create(declared.type, declared.name, declared.settings, context)
         by_role[declared.role][declared.name] = _wrapped(
             provider, desired.instance.id, may_write, offset, credentials, report
@@ -473,7 +488,8 @@ async def make_plan(
     Raises:
         ManifestErrors, StoreError, Stopped
     """
-    loaded = location.load() if stored is None else stored.desired
+    sources = location.read() if stored is None else stored.sources
+    loaded = tree.resolve(sources) if stored is None else stored.desired
     desired = intent.applied_to(loaded)
     with ExitStack() as stack:
         if untrusted and location.instance_file is None:
@@ -506,7 +522,11 @@ async def make_plan(
         decision, observed, now = await loop.observe_once(deadline)
         if loop.stopping is not None:
             raise Stopped(loop.stopping)
-        plan = forecast(desired, observed, now)
+        earlier, running = in_force(state, sources, loaded)
+        plan = forecast(desired, observed, now, earlier)
+        commit = running.commit if stored is not None or untrusted else commit_at(location)
+        plan = placed(plan, desired, field_places(sources))
+        plan = replace(plan, in_force=running, planned=Manifests(desired.revision, commit))
         if view is not None:
             plan = replace(plan, holds=(*plan.holds, *view.only_there(decision, desired.revision)))
         return MadePlan(plan, decision, now, view)

@@ -8,6 +8,7 @@ from manifests.values.desired import SECOND, Template
 from manifests.values.pod import SecretSource
 from reconciler.core.model import value_json
 from reconciler.core.replicas import template_changes
+from reconciler.core.replicas.field_changes import Effect
 from tests.core.replicas.test_templates import FULL
 from tests.sim.manifest import Spec, workload
 
@@ -15,7 +16,11 @@ SMALL = workload(Spec()).template
 
 
 def reported(before: Template, after: Template) -> list[tuple[str, str, str]]:
-    return [tuple(change) for change in template_changes.changes(before, after)]
+    return [tuple(change[:3]) for change in template_changes.changes(before, after)]
+
+
+def effects(before: Template, after: Template) -> dict[str, Effect]:
+    return {change.field: change.effect for change in template_changes.changes(before, after)}
 
 
 def test_equal_templates_have_no_changes():
@@ -42,7 +47,7 @@ def test_a_command_a_port_and_a_period_are_reported_under_their_names():
     )
     assert reported(SMALL, replace(SMALL, container=after, grace=9 * SECOND)) == [
         ("containers[main].command", '["serve", "v1"]', '["serve", "v2"]'),
-        ("containers[main].livenessProbe.period", "5s", "7s"),
+        ("containers[main].livenessProbe.periodSeconds", "5s", "7s"),
         ("containers[main].ports[http].containerPort", "8080", "9090"),
         ("terminationGracePeriodSeconds", "5s", "9s"),
     ]
