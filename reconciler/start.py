@@ -153,6 +153,15 @@ def in_force(state: Path, sources: Sources, planned: Desired) -> tuple[Desired |
         return None, name
 
 
+def stored_places(state: Path, revision: str) -> Places | None:
+    """Where fields stand in the files of the manifests in force; None unless those of this revision are stored."""
+    try:
+        good = last_good.load(state)
+    except StoreError:
+        return None
+    return None if good is None or good.revision != revision else field_places(good.sources)
+
+
 def commit_at(location: Location) -> str:
     """What is checked out at a location; empty outside of git."""
     return commit_of(Path(place_of(location.path, location.instance_file).real))

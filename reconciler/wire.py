@@ -67,6 +67,7 @@ from reconciler.start import (
     kept,
     source_of,
     start_manifests,
+    stored_places,
     stored_source,
 )
 from reconciler.tree import Location, state_to_read
@@ -278,6 +279,7 @@ async def run_once(
         reporter.follow(providers.progress)
         clock = memory.clock
         monitoring.follow_clock(clock)
+        before, _ = in_force(state, start.sources, loaded)
         source: Source = (
             kept(location, intent, start, state, memory.blocking, clock, reporter)
             if stored is None
@@ -301,6 +303,8 @@ async def run_once(
             who=intent.who,
             monitor=monitoring,
             booted=clock.booted,
+            before=before,
+            places=partial(stored_places, state),
         )
         loop = Loop(parts)
         with wake_pipe(state, loop.wake):
@@ -355,6 +359,7 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
         )
         _monitor(monitoring, memory, engine, desired)
         archive = archive_of(location, state, desired.instance.id, clock)
+        before, _ = in_force(state, start.sources, loaded)
         if start.invalid is not None:
             reporter.note(
                 f"the manifests at {location.path} are invalid; revision "
@@ -379,6 +384,8 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
             who=intent.who,
             monitor=monitoring,
             booted=clock.booted,
+            before=before,
+            places=partial(stored_places, state),
         )
         loop = Loop(parts)
         stop = asyncio.Event()

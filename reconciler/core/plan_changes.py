@@ -29,7 +29,7 @@ from reconciler.core.replicas.field_changes import SECRET, Effect, FieldChange
 from reconciler.core.replicas.roster import Group
 from reconciler.core.status.objects import Status
 
-_REPLACED = frozenset({Reason.TEMPLATE_CHANGED, Reason.SUPERSEDED, Reason.MISSING, Reason.NOT_STARTED})
+REPLACED = frozenset({Reason.TEMPLATE_CHANGED, Reason.SUPERSEDED, Reason.MISSING, Reason.NOT_STARTED})
 """Causes of the steps by which a container of another revision takes the place of one."""
 
 _MOVED = frozenset({Reason.NODE_CHANGED, Reason.MISSING, Reason.NOT_STARTED})
@@ -67,7 +67,7 @@ def of_plan(desired: Desired, decision: Decision, in_force: Desired | None) -> t
     rows = [
         changed
         for key, group in sorted(decision.status.roster.groups.items())
-        if not group.workload.restart_only and (changed := _of_workload(ledger, group, earlier.get(key))) is not None
+        if not group.workload.restart_only and (changed := of_workload(ledger, group, earlier.get(key))) is not None
     ]
     for key, item in setting_changes.documents(desired).items():
         fields = () if isinstance(item, Workload) else setting_changes.changes(earlier.get(key), item)
@@ -76,7 +76,8 @@ def of_plan(desired: Desired, decision: Decision, in_force: Desired | None) -> t
     return tuple(rows)
 
 
-def _of_workload(ledger: Ledger, group: Group, earlier: object) -> Changed | None:
+def of_workload(ledger: Ledger, group: Group, earlier: object) -> Changed | None:
+    """What the manifests change in one workload; None for nothing. `earlier`: the workload in the manifests in force."""
     workload = group.workload
     declared, before = workload.template, ""
     was = earlier if isinstance(earlier, Workload) else None
@@ -165,7 +166,7 @@ def _causes(step: Step, action: object, row: Changed, field: FieldChange) -> boo
         return cause in _SCALED
     if name.partition("[")[0] == "nodes":
         return cause in _MOVED
-    if field.effect is not Effect.NEW_CONTAINER or cause not in _REPLACED:
+    if field.effect is not Effect.NEW_CONTAINER or cause not in REPLACED:
         return False
     created = isinstance(action, CreateContainer | StartContainer)
     of_new = row.after[:8] in step.id if created else row.after[:8] not in step.id

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from manifests.values.desired import Desired
 from reconciler.core.model.source_problem import SourceProblem
+from reconciler.core.plan_places import Places
 from reconciler.exits import Exit
 from reconciler.shell.clock import Clock
 from reconciler.shell.daemon_view import DaemonView
@@ -46,6 +47,11 @@ class Source(Protocol):
         """Why the source cannot be put in force; None while it is valid."""
 
 
+def no_places(_revision: str) -> Places | None:
+    """The files are not kept."""
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Parts:
     """All parts of the loop."""
@@ -68,3 +74,7 @@ class Parts:
     monitor: Monitor = field(default_factory=NoMonitor)
     booted: int = 0
     """The steady instant at which this host booted."""
+    before: Desired | None = None
+    """The manifests that an earlier run put in force last; None when they are not known."""
+    places: Callable[[str], Places | None] = no_places
+    """Finds fields in the files of the manifests in force, by their revision; None where they are not kept."""
