@@ -15,8 +15,8 @@ from manifests.yaml.read import Document, read_file
 MOST_BYTES = 4 * 1024 * 1024
 """Bytes of files that are read again at most. The fields of all other files have the place of their document."""
 
-_BASES: tuple[tuple[str, ...], ...] = (("spec", "template", "spec"), ("spec", "template", "metadata"), ("spec",))
-"""Where the names of fields begin, from inside to outside."""
+_BASES: tuple[tuple[str, ...], ...] = (("spec",), ("spec", "template", "spec"), ("spec", "template", "metadata"))
+"""Where the names of fields begin; the first of them where a field is in none."""
 
 _PART = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
 

@@ -41,6 +41,10 @@ def test_the_detailed_exit_code_the_steps_and_the_sentence_agree(tree, reconcile
     first, second, *_ = text.out.splitlines()
     assert first.startswith("instance 'small': ")
     assert second.startswith(f"plan {document.document['plan']}: {len(steps)} step")
+    comment = reconcile("plan", tree, "--detailed-exitcode", "-o", "markdown")
+    assert comment.code == text.code
+    assert comment.out.splitlines()[-1] == f"**Result:** `{sentence.removeprefix('result: ')}`"
+    assert ("<details>" in comment.out) == bool(steps)
 
 
 def test_dry_run_and_plan_print_the_same(tree, reconcile):

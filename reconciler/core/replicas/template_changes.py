@@ -5,6 +5,7 @@ a secret is only said to have changed. Called by `templates`, `forecast` and `sh
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -87,6 +88,8 @@ _PAIRS = frozenset({"env", "secret_env", "log_options"})
 
 _PROBES = frozenset({"startup", "liveness", "readiness"})
 
+_OF_CONTAINER = re.compile(r"containers\[[^\]]*\]\.(.*)", re.DOTALL)
+
 _ZERO_IS_NONE = frozenset({"host_port", "size"})
 
 
@@ -131,12 +134,13 @@ def fields_of(template: Template, pins: Pins = ()) -> Flat:
 
 def _effect(name: str, *, replaced: bool, health: bool) -> Effect:
     """What a change of a field takes. The rule is that of `resolve/template_revision.py`, which makes the hash of a revision."""
-    last = name.rpartition("]")[2]
-    if ".resources." in name or name == "runtimeRestart":
+    of_container = _OF_CONTAINER.match(name)
+    part = of_container[1] if of_container is not None else name
+    if part.startswith("resources.") or name == "runtimeRestart":
         return Effect.IN_PLACE
-    if "Probe" in last:
-        return Effect.NEW_CONTAINER if health and replaced and ".runtimeHealth" in last else Effect.NO_CONTAINER
-    if name == "terminationGracePeriodSeconds" or last in (".imagePullPolicy", ".accessMode"):
+    if part.startswith(("livenessProbe.", "readinessProbe.", "startupProbe.")):
+        return Effect.NEW_CONTAINER if health and replaced and part.endswith(".runtimeHealth") else Effect.NO_CONTAINER
+    if name == "terminationGracePeriodSeconds" or part == "imagePullPolicy" or part.endswith("].accessMode"):
         return Effect.NO_CONTAINER
     # With the same revision no container is replaced, whatever differs.
     return Effect.NEW_CONTAINER if replaced else Effect.NO_CONTAINER
