@@ -43,7 +43,7 @@ def to_markdown(review: Review, *, instance: str, result: str, command: str) -> 
     room = _Room(LIMIT)
     room.add([marker(instance)])
     first, *rest = review.heads or ("",)
-    room.add([f"### Plan for {code(instance)}", "", *(f"{code(line)}  " for line in (first, *rest)), ""])
+    room.add([f"### Plan for {code(instance)}", "", *(f"- {code(line)}" for line in (first, *rest)), ""])
     if review.counts:
         for text, destroys in (("Destroys or interrupts", True), ("Changes", False)):
             shown = ", ".join(row.text for row in review.counts if row.destroys is destroys)

@@ -268,7 +268,7 @@ def groups(
         found.append(
             Group(
                 key,
-                "" if row is None else title(row),
+                "" if row is None else title(row) if not names_only else "new" if row.is_new else "changed",
                 "" if names_only else places.get(key, "") or ("" if row is None else row.where),
                 fields,
                 () if row is None else notes(row),

@@ -77,7 +77,7 @@ def test_the_effect_follows_the_field_and_not_words_in_its_name():
     assert set(effects(SMALL, replace(label, revision=SMALL.revision)).values()) == {Effect.NO_CONTAINER}
 
 
-def test_only_the_health_check_of_the_runtime_forces_a_container_among_probes():
+def test_of_all_probes_only_runtime_health_forces_a_new_container():
     main = SMALL.container
     asked = replace(
         SMALL, container=replace(main, liveness=replace(main.liveness, kind=ProbeKind.RUNTIME)), revision="o"
