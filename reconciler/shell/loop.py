@@ -371,7 +371,8 @@ class Loop:
                 "paused until the restart history is complete, and nothing is pruned; to prune now, use --take-over",
                 level=logging.WARNING,
             )
-        self.origins.settled(decision)
+        if not self._applying:
+            self.origins.settled(decision)
         ended = self._ends(before, decision)
         self.ledger = decision.ledger
         self.looks.remembered = self.parts.remembered | self.ledger.zones

@@ -76,16 +76,12 @@ def changes(before: Document | None, after: Document) -> tuple[FieldChange, ...]
     )
 
 
-def between(before: Desired, after: Desired) -> Iterator[tuple[str, tuple[FieldChange, ...]]]:
-    """(key, all fields that differ) of each object that both have, templates included; only objects with a difference."""
-    known = documents(before)
-    for key, item in documents(after).items():
-        old = known.get(key)
-        rows = changes(old, item)
-        if isinstance(item, Workload) and isinstance(old, Workload) and item.template != old.template:
-            rows += template_changes.changes(old.template, item.template)
-        if rows:
-            yield key, rows
+def between(old: Document, new: Document) -> tuple[FieldChange, ...]:
+    """All fields that differ between two versions of an object, those of a workload's template included."""
+    rows = changes(old, new)
+    if isinstance(new, Workload) and isinstance(old, Workload) and new.template != old.template:
+        rows += template_changes.changes(old.template, new.template)
+    return rows
 
 
 def _in_steps(name: str) -> bool:

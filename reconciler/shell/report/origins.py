@@ -15,6 +15,7 @@ from reconciler.core.decision import Changed, Decision
 from reconciler.core.model.step import Step
 from reconciler.core.plan_places import Places
 from reconciler.core.replicas import setting_changes
+from reconciler.core.replicas.setting_changes import Document
 
 
 class Origin(NamedTuple):
@@ -78,40 +79,35 @@ class Origins:
     def __init__(self, commit: Callable[[], str], places: Callable[[], Places | None]) -> None:
         self._commit, self._places_of = commit, places
         self._documents: Mapping[str, Where] = {}
-        self._open: dict[str, Changed] = {}
+        self._open: dict[str, tuple[Document, Document]] = {}
+        self._changed: dict[str, Changed] = {}
         self._places: Places | None = None
         self._known: dict[str, str] = {}
 
     def manifests(self, before: Desired | None, after: Desired) -> None:
         """Other manifests are in force. `before` None: it is not known which ones were."""
         self._documents, self._known = plan_changes.places(after), {}
-        self._places = None
-        self._open = {}
-        if before is None or before is after:
-            return
-        old = setting_changes.documents(before)
-        new = setting_changes.documents(after)
-        for key, fields in setting_changes.between(before, after):
-            was, now = old[key], new[key]
-            revisions = (
-                (was.template.revision, now.template.revision)
-                if isinstance(was, Workload) and isinstance(now, Workload)
-                else ("", "")
-            )
-            self._open[key] = Changed(key, *revisions, fields)
+        self._places, self._changed = None, {}
+        old = {} if before is None or before is after else setting_changes.documents(before)
+        new = setting_changes.documents(after) if old else {}
+        # Fields are compared once a step asks: after a change of thousands of objects the first weights must not wait for that.
+        self._open = {key: (was, now) for key, now in new.items() if (was := old.get(key)) is not None and was != now}
 
     def settled(self, decision: Decision) -> None:
-        """Forget the changes of objects that the decision has nothing left to do for: later steps have other causes."""
-        if self._open:
+        """Forget the changes of objects that the decision has nothing left to do for: later steps have other causes.
+
+        To be called while no call is under way: the steps that follow from one are in no decision yet.
+        """
+        if self._open and not decision.unsettled:
             objects = [step.object for step in decision.steps]
             objects += [hold.object for hold in decision.holds] + [wait.object for wait in decision.waits]
             keys = {plan_changes.document_key(obj) for obj in objects}
-            self._open = {key: changed for key, changed in self._open.items() if key in keys}
+            self._open = {key: versions for key, versions in self._open.items() if key in keys}
 
     def of(self, step: Step, decision: Decision) -> str:
         """The origin of a step of a decision, as it is stored."""
         key = plan_changes.document_key(step.object)
-        changed = self._open.get(key) or self._of_ledger(key, step, decision)
+        changed = self._of_manifests(key) or self._of_ledger(key, step, decision)
         if changed is not None:
             status = decision.status
             fields = plan_changes.fields_of(step, {key: changed}, status, status.observed)
@@ -128,6 +124,17 @@ class Origins:
         if known is None:
             known = self._known[key] = write(Origin(self._commit(), str(self._documents.get(key, ""))))
         return known
+
+    def _of_manifests(self, key: str) -> Changed | None:
+        """What the manifests in force change in an object against those before; None once it is settled."""
+        if key not in self._open:
+            return None
+        changed = self._changed.get(key)
+        if changed is None:
+            was, now = self._open[key]
+            before, after = (item.template.revision if isinstance(item, Workload) else "" for item in (was, now))
+            changed = self._changed[key] = Changed(key, before, after, setting_changes.between(was, now))
+        return changed if changed.fields else None
 
     @staticmethod
     def _of_ledger(key: str, step: Step, decision: Decision) -> Changed | None:
