@@ -82,10 +82,13 @@ def _object(key: str) -> str:
     return key.rpartition("/")[0] if key.startswith("endpoint/") else key
 
 
-def _fields(changed: Changed) -> list[dict[str, str | None]] | None:
-    if changed.basis is Basis.UNKNOWN:
-        return None
-    return [{"field": field.field, "effect": field.effect.value or None} for field in changed.fields]
+def _changed(changed: Changed) -> dict[str, Any]:
+    known = changed.basis is not Basis.UNKNOWN
+    return {
+        "object": changed.object,
+        "fields": [field.field for field in changed.fields] if known else None,
+        "effects": {field.field: field.effect.value or None for field in changed.fields},
+    }
 
 
 def _step(planned: Planned) -> str:
@@ -160,7 +163,7 @@ def untrusted_json(made: MadePlan, desired: Desired, code: Exit) -> dict[str, An
             }
             for planned in plan.steps
         ],
-        "changed": [{"object": changed.object, "fields": _fields(changed)} for changed in plan.changed],
+        "changed": [_changed(changed) for changed in plan.changed],
         "privileges": [
             {
                 "object": row.object,
