@@ -157,7 +157,16 @@ def one_by_one(provider: HAProxyEndpoints, weight: int, before: int) -> None:
 class NoJournal:
     """Weights are not journalled: no call is expected."""
 
-    def begin(self, step_id: str, object: str, action: str, generation: str, cause: str, now: Now) -> int:  # noqa: A002
+    def begin(
+        self,
+        step_id: str,
+        object: str,  # noqa: A002
+        action: str,
+        generation: str,
+        cause: str,
+        now: Now,
+        origin: str = "",
+    ) -> int:
         raise AssertionError(step_id)
 
     def end(self, entry: int, outcome: str, detail: str = "") -> None:

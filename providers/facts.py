@@ -179,7 +179,8 @@ class ContainerFact:
         addresses: the addresses by network, sorted.
         adopted: set by the core, never by a provider: a container without our mark is treated as if it had `mark`.
         starts: the starts of each container, where a replica has several; `started_at` is then the latest of them.
-        setup: how a container without our mark was created; None where the runtime does not say.
+        setup: how a container was created: one without our mark, or any where `Context.setups` asks for it. None where the runtime does
+            not say.
         image_setup: the same settings of its image.
         last_end: its last end, of this generation if it is down, else of an earlier one; None without one, and where the runtime
             does not date ends.

@@ -49,12 +49,14 @@ class Context:
         local: a local document declares the provider. Else its settings are those of a tree: `check` must not run a program with a file
             that they name, and says so in `warnings`.
         compare_secrets: a look may resolve the secrets that containers were created with.
+        setups: a look also says how the instance's own containers were created (`ContainerFact.setup`), for a plan whose ledger is lost.
     """
 
     instance: str
     state_dir: str
     local: bool = False
     compare_secrets: bool = True
+    setups: bool = False
 
 
 @dataclass(frozen=True, slots=True)

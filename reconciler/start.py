@@ -9,10 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from manifests.load import Sources
+from manifests.places import Places
 from manifests.problems import Code, ManifestErrors, Problem
 from manifests.source.local import LocalDocuments
 from manifests.values.desired import Desired, Guard
 from reconciler import tree
+from reconciler.core.decision import Manifests
 from reconciler.core.limits import commits
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.ledger_codec import read_rows
@@ -202,6 +204,44 @@ def _resolved(sources: Sources, good: LastGood) -> Desired:
 
 def _problem_of_store(message: str, next_step: str = "correct the manifests at PATH") -> Problem:
     return Problem("stored manifests", 0, 0, Code.UNREADABLE_FILE, "", message, next_step)
+
+
+def last_in_force(state: Path, sources: Sources, planned: Desired) -> tuple[Desired | None, Manifests]:
+    """The manifests that a run put in force last, checked with today's local documents, and their revision and commit.
+
+    None where none are stored, where `reconcile destroy` has begun to remove them, and where this version of the program or the local
+    documents do not accept them: then only their revision is known.
+
+    Args:
+        sources, planned: the files of the plan, and what they declare.
+    """
+    try:
+        good = last_good.load(state)
+    except StoreError:
+        return None, Manifests()
+    if good is None or good.removed:
+        return None, Manifests()
+    name = Manifests(good.revision, good.commit)
+    if good.revision == planned.revision:
+        return planned, name
+    try:
+        return stored_manifests(state, sources, None).desired, name
+    except ManifestErrors:
+        return None, name
+
+
+def stored_places(state: Path, revision: str) -> Places | None:
+    """Where fields stand in the files of the manifests in force; None unless those of this revision are stored."""
+    try:
+        good = last_good.load(state)
+    except StoreError:
+        return None
+    return None if good is None or good.revision != revision else field_places(good.sources)
+
+
+def field_places(sources: Sources) -> Places:
+    """Where fields stand in the files of a read."""
+    return Places((*sources.tree.files, *(() if sources.local is None else sources.local.files)))
 
 
 def stored_source(stored: StartManifests, clock: BlockingClock) -> Source:

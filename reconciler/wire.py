@@ -25,10 +25,11 @@ from providers.wrappers.push_credentials import CredentialedRuntime, shares_file
 from providers.wrappers.readonly import read_only
 from providers.wrappers.repository_files import RuntimeWithFiles
 from providers.wrappers.unasked import unasked
-from reconciler.core.decision import Decision, Plan
+from reconciler.core.decision import Decision, Manifests, Plan
 from reconciler.core.forecast import forecast
 from reconciler.core.model.instant import Now
 from reconciler.core.model.source_problem import named
+from reconciler.core.plan_places import placed
 from reconciler.exits import Exit
 from reconciler.intent import Intent
 from reconciler.metrics.beat import beat
@@ -61,11 +62,14 @@ from reconciler.shell.store.state_db import Store, StoreError
 from reconciler.start import (
     StartManifests,
     archive_of,
+    field_places,
     held_back,
     keep,
     kept,
+    last_in_force,
     source_of,
     start_manifests,
+    stored_places,
     stored_source,
     waits_note,
 )
@@ -115,7 +119,9 @@ def build(
         if untrusted and not declared.local:
             by_role[declared.role][declared.name] = unasked(declared.role, declared.name)
             continue
-        context = Context(desired.instance.id, str(state), declared.local, compare_secrets=not untrusted)
+        context = Context(
+            desired.instance.id, str(state), declared.local, compare_secrets=not untrusted, setups=not may_write
+        )
         provider = registry.create(declared.type, declared.name, declared.settings, context)
         by_role[declared.role][declared.name] = _wrapped(
             provider, desired.instance.id, may_write, offset, credentials, report, files or FileStore(state)
@@ -288,6 +294,7 @@ async def run_once(
             build, state=state, may_write=True, offset=clock.offset, credentials=credentials, report=monitoring.called
         )
         monitoring.follow_clock(clock)
+        before, _ = last_in_force(state, start.sources, loaded)
         source: Source = (
             kept(location, intent, start, state, memory.blocking, clock, reporter)
             if stored is None
@@ -312,6 +319,8 @@ async def run_once(
             monitor=monitoring,
             files=files,
             booted=clock.booted,
+            before=before,
+            places=partial(stored_places, state),
         )
         loop = Loop(parts)
         with wake_pipe(state, loop.wake):
@@ -374,6 +383,7 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
         )
         _monitor(monitoring, memory, engine, desired)
         archive = archive_of(location, state, desired.instance.id, clock)
+        before, _ = last_in_force(state, start.sources, loaded)
         if start.invalid is not None:
             reporter.note(
                 f"the manifests at {location.path} are invalid; revision "
@@ -403,6 +413,8 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
             monitor=notifier,
             files=files,
             booted=clock.booted,
+            before=before,
+            places=partial(stored_places, state),
         )
         loop = Loop(parts)
         stop = asyncio.Event()
@@ -572,7 +584,11 @@ async def make_plan(
         decision, observed, now = await loop.observe_once(deadline)
         if loop.stopping is not None:
             raise Stopped(loop.stopping)
-        plan = forecast(desired, observed, now)
+        earlier, running = last_in_force(state, start.sources, loaded)
+        plan = forecast(desired, observed, now, earlier)
+        commit = running.commit if stored is not None or untrusted else location.commit()
+        plan = placed(plan, desired, field_places(start.sources))
+        plan = replace(plan, in_force=running, planned=Manifests(desired.revision, commit))
         if not untrusted:  # what runs is none of the business of that author
             plan = replace(plan, file_diffs=file_diffs.of_plan(desired, observed.runtimes, FileStore(state)))
         if view is not None:

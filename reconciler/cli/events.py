@@ -15,6 +15,7 @@ from reconciler.cli.view import View
 from reconciler.cli.where import Place, find, joined, path_optional
 from reconciler.exits import Exit
 from reconciler.shell.clock import SystemClock, utc
+from reconciler.shell.report.origins import as_json, read
 from reconciler.shell.store.state_db import AuditRow
 
 if TYPE_CHECKING:
@@ -42,7 +43,8 @@ what followed from it), exit (a container ended, or a process of it was killed a
 memory limit), request (restart requests), evidence (saved of an end, or before a restart;
 see explain), adoption (a container became a replica), manifests (another revision is in
 force).
-With --follow and -o json each line is one JSON object.
+With --follow and -o json each line is one JSON object. commit and where say which
+manifests were in force and where they declare the object, fields what caused a step.
 
 \b
 TIME is a time of RFC 3339 with its offset, or a duration: so long ago.
@@ -136,7 +138,8 @@ def event_text(row: AuditRow) -> str:
     outcome = f": {row.outcome}" if row.outcome else ""
     if row.kind == "verdict":
         return f"{row.step} {row.cause} ({row.message}): {row.outcome}"
-    return f"{row.step} ({row.cause}{message}){outcome}"
+    origin = read(row.origin).text
+    return f"{row.step} ({row.cause}{message}){outcome}{f'; {origin}' if origin else ''}"
 
 
 def _line(row: AuditRow, view: View) -> str:
@@ -155,4 +158,5 @@ def _json(row: AuditRow) -> dict[str, Any]:
         "message": row.message or None,
         "actor": row.actor,
         "revision": row.revision or None,
+        **as_json(row.origin),
     }

@@ -64,6 +64,7 @@ def explain(key: str, path: "Given | None", instance_id: str, **raw: Any) -> Exi
     from reconciler.cli.render.explain import explain_lines, explanation  # noqa: PLC0415
     from reconciler.cli.render.why import evidence_json, why  # noqa: PLC0415
     from reconciler.shell.clock import SystemClock  # noqa: PLC0415
+    from reconciler.shell.report.origins import as_json  # noqa: PLC0415
 
     now = SystemClock().now()
     stored = json.loads(last.text)
@@ -85,13 +86,14 @@ def explain(key: str, path: "Given | None", instance_id: str, **raw: Any) -> Exi
             "cause": entry.cause,
             "outcome": entry.outcome or "open",
             "detail": entry.detail,
+            **as_json(entry.origin),
         }
         for entry in [entry for entry in journal if _about(key, entry.object)][-SHOWN:]
     ]
     steps = about["step_ids"]
     about["audit"] = [
         {"time_wall": row.wall, "kind": row.kind, "actor": row.actor, "step": row.step, "cause": row.cause}
-        | {"outcome": row.outcome, "message": row.message, "text": event_text(row)}
+        | {"outcome": row.outcome, "message": row.message, "text": event_text(row), **as_json(row.origin)}
         for row in [row for row in audit if _about(key, row.object) or any(name in row.step for name in steps)][-SHOWN:]
     ]
     if options.view.json:

@@ -87,6 +87,7 @@ class Options:
     take_over: bool = False
     log_format: str = "text"
     textfile: Path | None = None
+    markdown: bool = False
 
     @classmethod
     def of(cls, raw: Mapping[str, Any]) -> "Options":
@@ -109,6 +110,7 @@ class Options:
             take_over=raw.get("take_over", False),
             log_format=raw.get("log_format", "text"),
             textfile=raw.get("metrics_textfile"),
+            markdown=raw.get("output") == "markdown",
         )
 
     @property
@@ -138,25 +140,35 @@ def _add(*options: Callable[[F], F]) -> Callable[[F], F]:
     return apply
 
 
-common_options = _add(
-    click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Output format."),
-    click.option(
-        "--color",
-        type=click.Choice(["auto", "always", "never"]),
-        default="auto",
-        help="When to use colours; auto: on a terminal, unless NO_COLOR is set.",
-    ),
-    click.option("-v", "--verbose", is_flag=True, help="Write debug logs, and show tracebacks of unexpected errors."),
-    click.option(
-        "--version",
-        is_flag=True,
-        is_eager=True,
-        expose_value=False,
-        callback=_version,
-        help="Show the version and exit.",
-    ),
-)
+def _common(*formats: str) -> Callable[[F], F]:
+    """The options of a command with these forms of output."""
+    return _add(
+        click.option("-o", "--output", type=click.Choice(formats), default="text", help="Output format."),
+        click.option(
+            "--color",
+            type=click.Choice(["auto", "always", "never"]),
+            default="auto",
+            help="When to use colours; auto: on a terminal, unless NO_COLOR is set.",
+        ),
+        click.option(
+            "-v", "--verbose", is_flag=True, help="Write debug logs, and show tracebacks of unexpected errors."
+        ),
+        click.option(
+            "--version",
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_version,
+            help="Show the version and exit.",
+        ),
+    )
+
+
+common_options = _common("text", "json")
 """The options of every command (beside `--help`)."""
+
+review_options = _common("text", "json", "markdown")
+"""The options of a command whose result may be a comment on a merge request."""
 
 
 class _LocalPath(click.Path):

@@ -8,9 +8,9 @@ from reconciler.cli.last_good import chosen, id_option, path_or_id
 from reconciler.cli.options import (
     DurationType,
     Options,
-    common_options,
     instance_option,
     intent_options,
+    review_options,
     state_option,
     usage_error,
 )
@@ -22,7 +22,12 @@ if TYPE_CHECKING:
 
 @click.command(
     epilog="""\b
-One line per step: [numbers of the steps before it] number object: action (cause: message).
+First what is destroyed, then each object: its changed fields (~ old -> new, + added, - removed)
+with what they take, what follows for traffic and names, and its steps, one line each:
+[numbers of the steps before it] number object: action (cause: message).
+
+\b
+-o markdown is a comment for a merge request, shorter than 65,536 characters.
 
 \b
 Without --instance the manifests are trusted like a script: plan asks every server, opens
@@ -40,6 +45,7 @@ Examples:
   reconcile plan manifests/ --instance /etc/reconciler --untrusted
   reconcile plan manifests/ --instance-id my-host
   reconcile plan manifests/ -o json | jq '.steps[].action'
+  reconcile plan manifests/ -o markdown > comment.md
 """,
 )
 @path_or_id
@@ -61,7 +67,7 @@ Examples:
 @id_option
 @instance_option
 @state_option
-@common_options
+@review_options
 def plan(path: "Given | None", detailed_exitcode: bool, untrusted: bool, instance_id: str, **raw: Any) -> Exit:
     """Show the steps that 'reconcile --once PATH' would take, and change nothing.
 
@@ -79,7 +85,7 @@ def plan(path: "Given | None", detailed_exitcode: bool, untrusted: bool, instanc
 def show_untrusted(path: "Given", options: Options, *, detailed: bool) -> Exit:
     """Make the plan for an author who is not trusted, print it by names, and return the exit code."""
     from reconciler.cli import run  # noqa: PLC0415  (imported when it is needed)
-    from reconciler.cli.render.untrusted import untrusted_json, untrusted_lines  # noqa: PLC0415
+    from reconciler.cli.render.untrusted import untrusted_json, untrusted_lines, untrusted_markdown  # noqa: PLC0415
 
     made = run.make_plan(path, options, run.intent(path, options), untrusted=True)
     desired = made.decision.status.desired
@@ -87,6 +93,8 @@ def show_untrusted(path: "Given", options: Options, *, detailed: bool) -> Exit:
     code = exit_code(bool(made.plan.steps), unreadable=bool(made.decision.status.unknown), detailed=detailed)
     if options.view.json:
         options.view.document(untrusted_json(made, desired, code))
+    elif options.markdown:
+        options.view.markdown(untrusted_markdown(made, desired, code, command_line(path, options, "--untrusted")))
     else:
         options.view.out(*untrusted_lines(made, desired, code, options.view.paint))
     return code
@@ -97,7 +105,7 @@ def show_plan(
 ) -> Exit:
     """Make the plan, print it, and return the exit code."""
     from reconciler.cli import run  # noqa: PLC0415  (imported when it is needed)
-    from reconciler.cli.render.plan import plan_json, plan_lines  # noqa: PLC0415
+    from reconciler.cli.render.plan import plan_json, plan_lines, plan_markdown  # noqa: PLC0415
     from reconciler.core.model.reasons import Rule  # noqa: PLC0415
 
     place, stored = chosen(path, options, instance_id)
@@ -110,9 +118,19 @@ def show_plan(
     )
     if options.view.json:
         options.view.document(plan_json(made, code))
+    elif options.markdown:
+        shown = f"--instance-id {instance_id}" if instance_id else ""
+        options.view.markdown(plan_markdown(made, code, command_line(path, options, shown)))
     else:
         options.view.out(*plan_lines(made, code, options.view.paint))
     return code
+
+
+def command_line(path: "Given | None", options: Options, *more: str) -> str:
+    """The command that shows this plan whole, for a comment that has no room for it."""
+    words = ["reconcile plan", "" if path is None else str(path)]
+    words += [f"--instance {options.instance}" if options.instance is not None else "", *more]
+    return " ".join(word for word in words if word)
 
 
 def exit_code(has_steps: bool, *, unreadable: bool, detailed: bool, unusable: bool = False) -> Exit:

@@ -72,6 +72,10 @@ class View:
         rest = {key: inner for key, inner in value.items() if key != "format_version"}
         self.record({"format_version": OUTPUT_VERSION, **rest, **self.common}, indent=2)
 
+    def markdown(self, text: str) -> None:
+        """Write a Markdown document to standard output. Its text from outside is escaped already; secrets are masked here."""
+        _write(sys.stdout, masked(text).removesuffix("\n"))
+
     def record(self, value: Mapping[str, Any], indent: int | None = None) -> None:
         """Write one JSON object to standard output: instants as text, and letters escaped where the output is not UTF-8."""
         from reconciler.shell.report.instants import instants_as_text  # noqa: PLC0415  (not needed for text)

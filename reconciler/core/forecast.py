@@ -13,8 +13,9 @@ from manifests.values.dns import Publish
 from manifests.values.privileges import engine_sockets
 from providers.actions import CreateContainer
 from providers.facts import ContainerState, Generation, Known, ProbeFact, Probes, ProbeValue
-from reconciler.core import decide, effects
-from reconciler.core.decision import Changed, Decision, Plan, Planned
+from reconciler.core import decide, effects, plan_changes
+from reconciler.core.consequences import Consequences
+from reconciler.core.decision import Changed, Decision, Manifests, Plan, Planned
 from reconciler.core.dns import target_health
 from reconciler.core.health import belief
 from reconciler.core.model.instant import FOREVER, Now
@@ -23,7 +24,7 @@ from reconciler.core.model.reasons import Rule
 from reconciler.core.model.spec import Answer
 from reconciler.core.model.step import Step
 from reconciler.core.model.target_probe import TargetProbe
-from reconciler.core.replicas import privilege_changes, specs, templates
+from reconciler.core.replicas import privilege_changes, specs
 from reconciler.core.replicas.privilege_changes import PrivilegeChange
 
 HORIZON = 24 * 3600 * SECOND
@@ -139,20 +140,11 @@ def _proven(observed: Observed, decision: Decision, now: Now) -> Observed:
     return observed if trials == observed.trials else replace(observed, trials=trials)
 
 
-def _changed(decision: Decision) -> tuple[Changed, ...]:
-    """What the manifests change in each workload."""
-    return tuple(
-        Changed(key, found[0], group.workload.template.revision, found[1])
-        for key, group in sorted(decision.status.roster.groups.items())
-        if not group.workload.restart_only and (found := templates.changed(decision.ledger, group)) is not None
-    )
-
-
 def _privileges(
     desired: Desired, first: Decision, planned: Sequence[Planned], changed: Iterable[Changed]
 ) -> tuple[PrivilegeChange, ...]:
     """The privileges of the workloads that get containers, or another revision, beside those of what runs at the first decision."""
-    shown = {item.object for item in changed}
+    shown = {item.object for item in changed if item.before != item.after}
     shown |= {item.step.object.rpartition("/")[0] for item in planned if isinstance(item.step.action, CreateContainer)}
     sockets = engine_sockets(desired.providers)
     return tuple(
@@ -163,24 +155,32 @@ def _privileges(
     )
 
 
-def forecast(desired: Desired, observed: Observed, now: Now) -> Plan:
-    """All steps until convergence, in order, each with the steps before it."""
+def forecast(desired: Desired, observed: Observed, now: Now, in_force: Desired | None = None) -> Plan:
+    """All steps until convergence, in order, each with the steps before it.
+
+    Args:
+        in_force: the manifests that a run put in force last, to say what `desired` changes; None when they are not known.
+    """
     start = now.steady
-    revision = desired.revision
+    revision, declared = desired.revision, desired
     desired, observed = _freeze(desired, observed, now)
     planned: list[Planned] = []
     numbers: dict[str, int] = {}
     times: dict[int, int] = {0: start}
     latest: dict[tuple[str, ...], int] = {}  # the last step of each document, without those of the present decision
     known: frozenset[TargetProbe] | None = None
-    changed: tuple[Changed, ...] | None = None
+    changed: dict[str, Changed] | None = None
+    where = plan_changes.places(declared)
+    consequences = Consequences(declared, observed)
     first: Decision | None = None
     truncated = f"no convergence after {DECISIONS} decisions"
     for _ in range(DECISIONS):
         decision = decide.decide(desired, observed, now)
         observed = replace(observed, ledger=decision.ledger)
-        first = decision if first is None else first
-        changed = _changed(decision) if changed is None else changed
+        if first is None or changed is None:
+            first = decision
+            changed = {item.object: item for item in plan_changes.of_plan(declared, decision, in_force)}
+        consequences.decided(decision.status.roster, now)
         probes = _target_probes(desired, decision)
         known = probes if known is None else known
         before = observed
@@ -193,12 +193,15 @@ def forecast(desired: Desired, observed: Observed, now: Now) -> Plan:
                     after = (latest[_document(step)],)
                 number = len(planned) + 1
                 since = max((times[earlier] for earlier in after), default=start)
-                planned.append(Planned(number, after, now.steady - since, step))
+                fields = plan_changes.fields_of(step, changed, decision.status, observed)
+                place = where.get(plan_changes.document_key(step.object), "")
+                planned.append(Planned(number, after, now.steady - since, step, fields, str(place)))
                 numbers[step.id], times[number] = number, now.steady
             latest |= {_document(done.step): done.number for done in planned[begin:]}
             # Folding a step costs a copy of the facts, so a plan that ends here does without.
             for step in decision.steps if len(planned) < STEPS else ():
                 observed = effects.fold(observed, step, now)
+            consequences.round([(done.number, done.step) for done in planned[begin:]], observed)
             upcoming: int | None = now.steady + 1
         else:
             upcoming = _next(decision, now) if observed is before else now.steady + 1
@@ -215,9 +218,19 @@ def forecast(desired: Desired, observed: Observed, now: Now) -> Plan:
         if observed.source_read_at != NEVER_READ and observed.source_problem is None:
             observed = replace(observed, source_read_at=now.steady)
     shown = decision.guard_hash
-    approve = f"{desired.apply_command} --approve {shown}" if shown else ""
-    changed = changed or ()
-    privileges = _privileges(desired, first or decision, planned, changed)
+    rows = tuple((changed or {}).values())
     return Plan(
-        revision, tuple(planned), decision.holds, decision.waits, shown, truncated, approve, changed, privileges
+        revision,
+        tuple(planned),
+        decision.holds,
+        decision.waits,
+        shown,
+        truncated,
+        f"{desired.apply_command} --approve {shown}" if shown else "",
+        rows,
+        _privileges(desired, first or decision, planned, rows),
+        consequences.all(),
+        desired.instance.id,
+        Manifests("" if in_force is None else in_force.revision),
+        Manifests(revision),
     )

@@ -1,4 +1,7 @@
-"""Plans and their actions as text for review, and as JSON. Called by the command line and the audit; golden tests compare the text."""
+"""Plans and their actions as text for review, and as JSON. Called by the command line and the audit; golden tests compare the text.
+
+`docs/plans.md` describes both forms, `docs/plan.schema.json` the JSON form.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,23 +21,23 @@ from providers.actions import (
     UpdateContainer,
 )
 from providers.facts import RecordKey, fingerprint
-from reconciler.core.decision import Changed, Plan, Planned
+from reconciler.core import plan_review
+from reconciler.core.consequences import Least
+from reconciler.core.decision import Basis, Manifests, Plan, Planned
 from reconciler.core.dns.records import show_set
 from reconciler.core.drift.why import moved_of
 from reconciler.core.model.reasons import Hold, Wait
+from reconciler.core.plan_review import Review, seconds
 from reconciler.core.replicas import file_diffs
+from reconciler.core.replicas.field_changes import FieldChange
 from reconciler.core.replicas.privilege_changes import Change, PrivilegeChange
 
 FORMAT_VERSION = 1
-"""Version of the JSON form; it changes when a field changes its meaning or goes."""
+"""Version of the JSON form. It rises when a field goes, or changes its meaning or type. New fields and new words in a list of words do
+not raise it: readers ignore what they do not know."""
 
 IN_A_LINE = 12
 """Record sets in the line of a step; a step with more of them has a line for each below it."""
-
-
-def seconds(duration: int) -> str:
-    """A duration in ns, as short text in seconds."""
-    return f"{duration / SECOND:.1f}".removesuffix(".0") + "s"
 
 
 def _key(key: RecordKey) -> str:
@@ -118,17 +121,6 @@ def _wait(wait: Wait) -> str:
     return f"wait {wait.object}: {wait.waiting.value} ({wait.message})"
 
 
-def _changed(changed: Changed) -> list[str]:
-    """A line for each field that differs."""
-    head = f"change {changed.object}"
-    revisions = f"revision {changed.before[:8]} -> {changed.after[:8]}"
-    if changed.fields is None:
-        return [f"{head}: {revisions}; the ledger does not have the earlier template, so its fields are not known"]
-    return [f"{head}: {field.field}: {field.before} -> {field.after}" for field in changed.fields] or [
-        f"{head}: {revisions}"
-    ]
-
-
 _SIGNS = {
     Change.NEW: ("+", " (new)"),
     Change.UNKNOWN: ("?", " (new, or had by a container whose template is not known)"),
@@ -149,36 +141,60 @@ def privilege_lines(rows: Sequence[PrivilegeChange], *, names_only: bool = False
     return lines
 
 
-def gained(plan: Plan) -> str:
-    """The number of privileges that nothing is known to have, for the first line."""
-    gained = sum(1 for row in plan.privileges if row.change in (Change.NEW, Change.UNKNOWN))
-    return f", {gained} new privilege{'' if gained == 1 else 's'}" if gained else ""
-
-
 def digest(plan: Plan) -> str:
     """The plan's hash: the same for the same steps and holds, whatever the time of day."""
     lines = [line for step in plan.steps for line in _lines(step)]
     return fingerprint(plan.revision, *lines, *(_hold(hold) for hold in plan.holds))
 
 
-def to_lines(plan: Plan) -> list[str]:
-    """The plan as lines: one a step (steps before it, number, object, action, cause), then holds and waits.
-
-    Before the steps stand the privileges of the workloads that are created or changed, and the fields that differ.
-    """
-    count = f"{len(plan.steps)} step{'' if len(plan.steps) == 1 else 's'}, {len(plan.holds)} held"
-    lines = [f"plan {digest(plan)}: {count}{gained(plan)}"]
-    lines += privilege_lines(plan.privileges)
-    lines += [line for changed in plan.changed for line in _changed(changed)]
-    lines += file_diffs.to_lines(plan.file_diffs)
-    lines += [line for step in plan.steps for line in _lines(step)]
-    lines += [_hold(hold) for hold in plan.holds]
-    lines += [_wait(wait) for wait in plan.waits]
-    if plan.guard_hash:
-        lines.append(f"to approve the held changes, run: {plan.approve_command}")
+def review_of(plan: Plan) -> Review:
+    """The plan for its readers."""
+    steps, held = len(plan.steps), len(plan.holds)
+    gained = plan_review.gained(plan)
+    new = f", {gained} new privilege{'' if gained == 1 else 's'}" if gained else ""
+    notes = [f"to approve the held changes, run: {plan.approve_command}"] if plan.guard_hash else []
     if plan.truncated:
-        lines.append(f"the forecast ends here: {plan.truncated}")
-    return lines
+        notes.append(f"the forecast ends here: {plan.truncated}")
+    return Review(
+        heads=(
+            plan_review.head(plan),
+            f"plan {digest(plan)}: {steps} step{'' if steps == 1 else 's'}, {held} held{new}",
+        ),
+        counts=plan_review.counts(plan),
+        destroyed=plan_review.destroyed(plan),
+        privileges=tuple(privilege_lines(plan.privileges)),
+        groups=plan_review.groups(plan, ((step, _lines(step)) for step in plan.steps)),
+        files=tuple(tuple(file_diffs.to_lines([diff])) for diff in plan.file_diffs),
+        holds=tuple(_hold(hold) for hold in plan.holds),
+        waits=tuple(_wait(wait) for wait in plan.waits),
+        notes=tuple(notes),
+    )
+
+
+def to_lines(plan: Plan) -> list[str]:
+    """The plan as lines; see `lines_of`."""
+    return lines_of(review_of(plan))
+
+
+def lines_of(review: Review) -> list[str]:
+    """A review as lines: its heads, what it destroys, privileges, files, then each object with its changes, what follows, and its steps.
+
+    A step is one line: steps before it, number, object, action, cause.
+    """
+    lines = list(review.heads)
+    if review.counts:
+        lines.append(f"summary: {plan_review.summary(review.counts)}")
+    lines += [f"  ! {line}" for line in review.destroyed]
+    lines += review.privileges
+    lines += [line for lines_of_file in review.files for line in lines_of_file]
+    for group in review.groups:
+        place = f" ({group.where})" if group.where else ""
+        lines.append(f"{group.object}{place}: {group.title}".rstrip())
+        lines += [f"  {plan_review.change_text(field)}" for field in group.changes]
+        lines += [f"  note: {note}" for note in group.notes]
+        lines += [f"  follows: {text}" for text in group.follows]
+        lines += [f"  {line}" for line in group.steps]
+    return [*lines, *review.holds, *review.waits, *review.notes]
 
 
 def to_text(plan: Plan) -> str:
@@ -200,12 +216,31 @@ def _hold_json(holds: Sequence[Hold], steady: int) -> list[dict[str, Any]]:
     ]
 
 
+def _manifests(manifests: Manifests) -> dict[str, Any] | None:
+    if not manifests.revision:
+        return None
+    return {"revision": manifests.revision, "commit": manifests.commit or None}
+
+
+def _field(field: FieldChange) -> dict[str, Any]:
+    return {**field._asdict(), "effect": field.effect.value or None, "where": field.where or None}
+
+
+def _least(least: Least) -> dict[str, Any]:
+    return {"name": least.name or None, "least": least.least, "of": least.of}
+
+
 def to_json(plan: Plan, steady: int) -> dict[str, Any]:
     """The plan as a value for JSON. `steady` is now (ns); the times of retries are relative to it."""
     return {
         "format_version": FORMAT_VERSION,
         "plan": digest(plan),
         "revision": plan.revision,
+        "instance": plan.instance or None,
+        "in_force": _manifests(plan.in_force),
+        "planned": _manifests(plan.planned),
+        "summary": {row.name: row.number for row in plan_review.counts(plan)},
+        "destroyed": list(plan_review.destroyed(plan)),
         "steps": [
             {
                 "number": step.number,
@@ -219,6 +254,8 @@ def to_json(plan: Plan, steady: int) -> dict[str, Any]:
                 "message": step.step.message,
                 "why": step.step.why.value,
                 "moved": [moved._asdict() for moved in moved_of(step.step)],
+                "where": step.where or None,
+                "fields": [_field(field) for field in step.fields],
                 **({"changes": changes} if (changes := spelled_out(step.step.action)) else {}),
             }
             for step in plan.steps
@@ -228,9 +265,25 @@ def to_json(plan: Plan, steady: int) -> dict[str, Any]:
                 "object": changed.object,
                 "before": changed.before,
                 "after": changed.after,
-                "fields": None if changed.fields is None else [field._asdict() for field in changed.fields],
+                "where": changed.where or None,
+                "basis": changed.basis.value,
+                "fields": None if changed.basis is Basis.UNKNOWN else [_field(field) for field in changed.fields],
             }
             for changed in plan.changed
+        ],
+        "consequences": [
+            {
+                "object": row.object,
+                "verb": row.verb,
+                "replicas": row.count,
+                "at_once": row.at_once,
+                "available": _least(row.available),
+                "pools": [_least(pool) for pool in row.pools],
+                "names": [_least(name) for name in row.names],
+                "downtime": None if row.downtime is None else {"from": row.downtime[0], "to": row.downtime[1] or None},
+                "text": row.text,
+            }
+            for row in plan.consequences
         ],
         "privileges": [
             {

@@ -41,7 +41,7 @@ class CountedMemory:
     async def report(self, rows: Sequence[Rows], documents: Sequence[Document] = ()) -> Sequence[bool]:
         """Append to the audit and store decisions."""
         changed = await self._inner.report(rows, documents)
-        for done, _, events in rows:
+        for done, _, events, _ in rows:
             self._written.stored("audit")
             for step, outcome, _ in done:
                 self._written.stepped(step, outcome)

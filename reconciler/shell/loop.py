@@ -47,6 +47,7 @@ from reconciler.shell.probing.name_targets import by_endpoint
 from reconciler.shell.probing.targets import Probing
 from reconciler.shell.providers import Providers
 from reconciler.shell.pushing.pushes import Pushing
+from reconciler.shell.report.origins import Origins
 from reconciler.shell.report.reporting import Reporting
 from reconciler.shell.report.summary import Summary, pending, summarize
 from reconciler.shell.secret_watch import SecretWatch
@@ -106,8 +107,17 @@ class Loop:
         self.pushing = Pushing(self.looks, parts.clock, self.wake)
         self.evidence = EvidenceCollector(self.looks, self.memory, parts.clock, self.probing)
         self.references = References(parts.runner, parts.clock)
-        self.applier = Applier(self.looks, self.memory, parts.runner, parts.clock, self.evidence.take)
-        self.reporting = Reporting(parts.reporter, self.memory)
+        self.origins = Origins(lambda: self.manifest_reload.commit, lambda: parts.places(self.desired.revision))
+        self._origin: dict[int, str] = {}
+        self.applier = Applier(
+            self.looks,
+            self.memory,
+            parts.runner,
+            parts.clock,
+            self.evidence.take,
+            lambda step: self._origin.get(id(step), ""),
+        )
+        self.reporting = Reporting(parts.reporter, self.memory, self.origins.at)
         self.webhook = Webhook(parts.clock, self._hurry, self.reporting.happened)
         self.ledger_store = LedgerStore(self.memory, parts.reporter)
         self.ledger = Ledger()
@@ -235,6 +245,7 @@ class Loop:
                 break  # not the main thread: the caller uses `stop`
         self.ledger = await self.ledger_store.load(self.clock.now())
         await self.reporting.begin(self.ledger)
+        self.origins.manifests(self.parts.before, self.desired)
         given = self._given()
         self.ledger = apply_commands(self.ledger, given)  # a plan that is made with an approval shows what it allows
         if write:
@@ -381,6 +392,8 @@ class Loop:
                 "paused until the restart history is complete, and nothing is pruned; to prune now, use --take-over",
                 level=logging.WARNING,
             )
+        if not self._applying:
+            self.origins.settled(decision)
         ended = self._ends(before, decision)
         self.ledger = decision.ledger
         self.looks.remembered = self.parts.remembered | self.ledger.zones
@@ -389,7 +402,7 @@ class Loop:
         self._keep_evidence(ended)
         self.reporting.ended(ended, now)
         if act and decision.steps and self.stopping is None:
-            self._act(decision.steps)
+            self._act(decision)
             # Two turns of the event loop start the calls on their threads (or journal them), before disk and reports take time.
             await asyncio.sleep(0)
             await asyncio.sleep(0)
@@ -592,8 +605,9 @@ class Loop:
         if rows is not self.ledger.written:
             self.ledger = replace(self.ledger, written=rows)
 
-    def _act(self, steps: tuple[Step, ...]) -> None:
-        desired, basis = self.desired, self._basis
+    def _act(self, decision: Decision) -> None:
+        desired, basis, steps = self.desired, self._basis, decision.steps
+        self._origin.update((id(step), self.origins.of(step, decision)) for step in steps)
 
         def held(step: Step, *, recorded: bool = False) -> str:
             """Why a step of this decision must not begin any more."""
@@ -614,7 +628,8 @@ class Loop:
                 amending.add_done_callback(self._amending.discard)
             if len(self.done) < DONE_KEPT:
                 self.done.append((step, outcome))
-            self.reporting.done((step, outcome, self.clock.now()), self.desired.revision)
+            origin = self._origin.pop(id(step), "")
+            self.reporting.done((step, outcome, self.clock.now()), self.desired.revision, origin)
             self.reporter.finished(step, outcome)
             self.wake.set(f"{step.id} ended")
 
@@ -708,6 +723,7 @@ class Loop:
             self.looks.replace_providers(providers)
             self.looks.listen()
         self._basis += 1
+        self.origins.manifests(self.desired, desired)
         self.desired = desired
         self.kept_files.offer(desired)
         self.looks.set_desired(desired)

@@ -10,6 +10,7 @@ from typing import Protocol
 from manifests.values.desired import Desired
 from reconciler.core.model.source_problem import SourceProblem
 from reconciler.core.model.waiting_revision import HeldBack, WaitingRevision, never
+from reconciler.core.plan_places import Places
 from reconciler.exits import Exit
 from reconciler.shell.clock import Clock
 from reconciler.shell.daemon_view import DaemonView
@@ -63,6 +64,11 @@ class Source(Protocol):
         """The valid revision that the last read found and that waits; None when there is none."""
 
 
+def no_places(_revision: str) -> Places | None:
+    """The files are not kept."""
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Parts:
     """All parts of the loop."""
@@ -87,3 +93,7 @@ class Parts:
     """Keeps the files of the repository that containers mount; None for a plan."""
     booted: int = 0
     """The steady instant at which this host booted."""
+    before: Desired | None = None
+    """The manifests that an earlier run put in force last; None when they are not known."""
+    places: Callable[[str], Places | None] = no_places
+    """Finds fields in the files of the manifests in force, by their revision; None where they are not kept."""

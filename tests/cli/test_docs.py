@@ -7,14 +7,16 @@ from reconciler.core.model.reasons import Rule
 
 ROOT = Path(__file__).parents[2]
 RUNNING = (ROOT / "docs/running.md").read_text()
-SHOWN = re.compile(r"<!-- golden: (\S+) -->\n```text\n(.*?)\n```\n", re.DOTALL)
+PLANS = (ROOT / "docs/plans.md").read_text()
+SHOWN = re.compile(r"<!-- golden: (\S+) -->\n(`{3,})text\n(.*?)\n\2\n", re.DOTALL)
 
 
 def test_outputs_in_the_documentation_are_real():
-    shown = SHOWN.findall(RUNNING)
-    assert len(shown) >= 5
-    for name, text in shown:
-        assert text == (ROOT / "tests/golden" / name).read_text().rstrip(), name
+    for page, least in ((RUNNING, 5), (PLANS, 2)):
+        shown = SHOWN.findall(page)
+        assert len(shown) >= least
+        for name, _, text in shown:
+            assert text == (ROOT / "tests/golden" / name).read_text().rstrip(), name
 
 
 def test_every_rule_that_holds_is_explained():

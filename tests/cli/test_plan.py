@@ -38,7 +38,13 @@ def test_the_detailed_exit_code_the_steps_and_the_sentence_agree(tree, reconcile
     sentence = text.out.splitlines()[-1]
     assert sentence.startswith("result: changes are planned" if steps else "result: nothing to do")
     assert f"(exit {text.code})" in sentence
-    assert text.out.startswith(f"plan {document.document['plan']}: {len(steps)} step")
+    first, second, *_ = text.out.splitlines()
+    assert first.startswith("instance 'small': ")
+    assert second.startswith(f"plan {document.document['plan']}: {len(steps)} step")
+    comment = reconcile("plan", tree, "--detailed-exitcode", "-o", "markdown")
+    assert comment.code == text.code
+    assert comment.out.splitlines()[-1] == f"**Result:** `{sentence.removeprefix('result: ')}`"
+    assert ("<details>" in comment.out) == bool(steps)
 
 
 def test_dry_run_and_plan_print_the_same(tree, reconcile):

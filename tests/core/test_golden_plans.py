@@ -5,15 +5,20 @@ from dataclasses import replace
 
 import pytest
 
-from manifests.values.desired import Guard, MassChange
+from manifests.problems import Where
+from manifests.values.desired import SECOND, Guard, MassChange
+from manifests.values.rollouts import Strategy
 from providers.facts import ContainerFact, ContainerState, ExitCause, Probes, ProbeValue
 from reconciler.core.decide import decide
+from reconciler.core.decision import Manifests
 from reconciler.core.forecast import forecast
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.observed import NEVER_READ
 from reconciler.core.model.reasons import Rule, Waiting
 from reconciler.core.model.source_problem import OBJECT, SourceProblem
-from reconciler.core.plan_text import to_json, to_text
+from reconciler.core.plan_markdown import to_markdown
+from reconciler.core.plan_places import placed
+from reconciler.core.plan_text import review_of, to_json, to_text
 from tests.builders import NOW, Scene, container, down, gone, probe
 from tests.sim.manifest import NAMES, NODE, POOLS, Shop, Spec, shop
 
@@ -174,3 +179,58 @@ def test_a_forecast_waits_for_no_verdict_that_never_gets_old():
     plan = forecast(shop(startup=True).desired(), scene.observed(), NOW)
     assert plan.truncated == ""
     assert [wait.waiting for wait in plan.waits] == [Waiting.VERDICT] * 3
+
+
+# --- a review ------------------------------------------------------------------------------------------------------------------
+
+
+DB = Spec(name="db", replicas=1, image="v1", pools=(), publish=None, strategy=Strategy.RECREATE)
+
+
+def with_env(desired, **env):
+    """The manifests with these variables in the containers of `web`, and each document at a line."""
+    workloads = []
+    for number, workload in enumerate(desired.workloads):
+        template = workload.template
+        if workload.name == "web":
+            template = replace(template, container=replace(template.container, env=tuple(sorted(env.items()))))
+        where = Where(f"{workload.name}.yaml", 4 + number, 1)
+        workloads.append(replace(workload, template=template, where=where))
+    return replace(desired, workloads=tuple(workloads))
+
+
+def reviewed():
+    """`web` gets another command, variable and drain, `db` another command, and `old` goes."""
+    before = with_env(Shop((DB, OLD, WEB)).desired(), LEVEL="info", OWNER="a")
+    after = with_env(
+        Shop((replace(DB, image="v2"), replace(WEB, image="v2")), prune=True).desired(), LEVEL="debug", MODE="b"
+    )
+    web = next(workload for workload in after.workloads if workload.name == "web")
+    probed = replace(web.template.container, liveness=replace(web.template.container.liveness, period=9 * SECOND))
+    web = replace(web, drain_max=20 * SECOND, template=replace(web.template, container=probed))
+    after = replace(after, workloads=tuple(web if workload.name == "web" else workload for workload in after.workloads))
+    scene = Scene(DB, OLD, WEB)
+    observed = gone(Shop((WEB,), prune=True), scene, True)[1]
+    plan = forecast(after, observed, NOW, before)
+    plan = placed(plan, after, Nearby())
+    return replace(
+        plan, in_force=Manifests("a1" * 32, "c0ffee" * 6 + "1234"), planned=Manifests("b2" * 32, "decade" * 6 + "5678")
+    )
+
+
+class Nearby:
+    """Every field stands ten lines below its document."""
+
+    def of(self, where, field):
+        assert field
+        return Where(where.file, where.line + 10, 7)
+
+
+def test_the_review_of_a_change_as_text_markdown_and_json(golden):
+    plan = reviewed()
+    golden("plan/reviewed.txt", to_text(plan))
+    golden("plan/reviewed.json", json.dumps(to_json(plan, NOW.steady), indent=2) + "\n")
+    sentence, command = "changes are planned (exit 2)", "reconcile plan manifests/"
+    comment = to_markdown(review_of(plan), instance=plan.instance, result=sentence, command=command)
+    golden("plan/reviewed.md", comment)
+    golden("plan/reviewed-head.md", comment[: comment.index("<details>")])

@@ -198,15 +198,18 @@ def test_an_untrusted_plan_says_first_what_it_left_out_then_names(ci: Ci) -> Non
     assert lines[0] == f"untrusted plan of instance '{ci.id}'; not looked at:"
     assert any("probes and health checks" in line for line in lines[1:5])
     assert any("secrets of the tree" in line for line in lines[1:5])
-    assert "change workload/w: " in text
-    assert "containers[a].env[PASSWORD]" in text
+    assert "\nworkload/w: changed\n" in text
+    assert "containers[a].env[PASSWORD] (forces a new container)" in text
     assert f"stop {ci.id}-w-" in text
     assert "change a weight in pools/w (" in text
     assert "change inside.example.test. TXT in zones" in text
     document = json.loads(ci.plan("--untrusted", "-o", "json"))
     assert document["untrusted"] is True
     assert len(document["not_looked_at"]) == 3
-    for shown in (text, json.dumps(document)):
+    comment = ci.plan("--untrusted", "-o", "markdown")
+    assert comment.startswith(f"<!-- reconcile plan of instance {ci.id} -->\n")
+    assert "`~ containers[a].env[PASSWORD] (forces a new container)`" in comment
+    for shown in (text, json.dumps(document), comment):
         for hidden in ("sentinel", "86398", "127.", "8080"):
             assert hidden not in shown, hidden
 

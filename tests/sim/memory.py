@@ -237,7 +237,7 @@ class SimMemoryHandle:
         def change() -> list[bool]:
             self.store.check_space()
             self.store.sync()
-            for done, _, events in rows:
+            for done, _, events, *_ in rows:
                 self.store.audit.extend((step.id, outcome.kind.value) for step, outcome, _ in done)
                 self.store.events.extend(events)
             del self.store.audit[:-1000]
@@ -290,7 +290,16 @@ class SimMemoryHandle:
 
         await self._write("evidence", change)
 
-    async def begin(self, step_id: str, object: str, action: str, generation: str, cause: str, now: Now) -> int:  # noqa: A002
+    async def begin(
+        self,
+        step_id: str,
+        object: str,  # noqa: A002
+        action: str,
+        generation: str,
+        cause: str,
+        now: Now,
+        origin: str = "",
+    ) -> int:
         def change() -> int:
             self.store.check_space()
             self.store.sync()

@@ -43,7 +43,7 @@ from providers.runtime.docker.digest import Digests
 from providers.runtime.docker.ends import Ends
 from providers.runtime.docker.exit_watch import ExitWatch
 from providers.runtime.docker.fact import NodeContext, container_fact
-from providers.runtime.docker.inspection import listed_container, read_addresses, read_container
+from providers.runtime.docker.inspection import listed_container, read_addresses, read_container, read_setup
 from providers.runtime.docker.own_stops import OwnStops
 from providers.runtime.docker.secrets import Secrets
 from providers.runtime.docker.timestamps import SECOND, age_span, wall
@@ -102,16 +102,23 @@ class Observer:
         stops: our own stops.
         address: the address under which others reach the host; empty = none.
         compare_secrets: resolve the secrets that containers were created with, and compare their values.
+        setups: also say how the instance's own containers were created.
 
     Attributes:
         exits: reports exits before the engine does; None until `DockerRuntime.watch`.
     """
 
     def __init__(
-        self, client: EngineClient, stops: OwnStops, address: str = "", *, compare_secrets: bool = True
+        self,
+        client: EngineClient,
+        stops: OwnStops,
+        address: str = "",
+        *,
+        compare_secrets: bool = True,
+        setups: bool = False,
     ) -> None:
         self._client, self._stops, self._address = client, stops, address
-        self._compare_secrets = compare_secrets
+        self._compare_secrets, self._setups = compare_secrets, setups
         self._secrets, self._digests = Secrets(), Digests(client)
         self._on_failure: dict[str, str] = {}
         self._ends = Ends()
@@ -296,6 +303,8 @@ class Observer:
     def _read(self, inspection: Any, name: str) -> EngineContainer:
         try:
             container = read_container(inspection, self._podman_health_action(inspection))
+            if self._setups and container.setup is None:
+                container = replace(container, setup=read_setup(inspection))
             claim = container.claim
             if claim is not None and claim == self._digests.mark_of(container.image_id):
                 return replace(container, inherited=True)

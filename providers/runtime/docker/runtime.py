@@ -101,7 +101,11 @@ class DockerRuntime:
         self._client = EngineClient(name, docker_settings.socket)
         stops = OwnStops(name, context.state_dir)
         self._observer = Observer(
-            self._client, stops, str(docker_settings.address or ""), compare_secrets=context.compare_secrets
+            self._client,
+            stops,
+            str(docker_settings.address or ""),
+            compare_secrets=context.compare_secrets,
+            setups=context.setups,
         )
         self._images = Images(self._client, docker_settings.registries)
         self._creator = Creator(self._client, self._observer, self._images)

@@ -1,13 +1,17 @@
-"""A plan as text and as JSON, with its result in one sentence."""
+"""A plan as text, as Markdown and as JSON, with its result in one sentence."""
 
+from dataclasses import replace
 from typing import Any
 
 from manifests.values.desired import SECOND
+from reconciler.cli import view
 from reconciler.cli.render.paint import Paint
 from reconciler.cli.render.times import ago
 from reconciler.core.decision import Decision, Plan
 from reconciler.core.model.instant import Now
-from reconciler.core.plan_text import to_json, to_lines
+from reconciler.core.plan_markdown import to_markdown
+from reconciler.core.plan_review import masked
+from reconciler.core.plan_text import review_of, to_json, to_lines
 from reconciler.exits import Exit
 from reconciler.shell.clock import utc
 from reconciler.shell.daemon_view import DaemonView
@@ -40,25 +44,35 @@ def view_lines(view: DaemonView | None, now: Now) -> list[str]:
 def plan_lines(made: MadePlan, code: Exit, paint: Paint) -> list[str]:
     """The commit of a git source, the plan, then its result with the exit code."""
     lines = [f"at commit {made.commit}{f' of {made.ref}' if made.ref else ''}"] if made.commit else []
-    lines += [_colored(line, paint) for line in to_lines(made.plan)]
+    lines += [colored(line, paint) for line in to_lines(made.plan)]
     lines += [paint.dim(line) for line in view_lines(made.view, made.now)]
     return [*lines, f"result: {result(made.plan, made.decision)} (exit {int(code)})"]
 
 
-def _colored(line: str, paint: Paint) -> str:
-    if line.startswith("privilege ") and (" + " in line or " ? " in line):
+def plan_markdown(made: MadePlan, code: Exit, command: str) -> str:
+    """The plan as a comment on a merge request. `command` shows the whole plan."""
+    review = review_of(made.plan)
+    review = replace(review, notes=(*review.notes, *view_lines(made.view, made.now)))
+    sentence = f"{result(made.plan, made.decision)} (exit {int(code)})"
+    return to_markdown(masked(review, view.masked), instance=made.plan.instance, result=sentence, command=command)
+
+
+def colored(line: str, paint: Paint) -> str:
+    """A line of a plan in its colour: what destroys is bad, what is held a warning."""
+    if line.startswith("  ! ") or (line.startswith("privilege ") and (" + " in line or " ? " in line)):
         return paint.bad(line)
     if line.startswith("hold "):
         return paint.warn(line)
-    if line.startswith("wait "):
+    if line.startswith(("wait ", "  note: ")):
         return paint.dim(line)
-    if line.startswith(("plan ", "approve ")):
+    if line.startswith(("instance ", "untrusted plan ", "plan ", "plan: ", "approve ")) or not line.startswith(" "):
         return paint.bold(line)
-    return (
-        paint.bad(line)
-        if ": remove " in line or ": stop " in line or " -> nothing in " in line or line.endswith(" -> nothing")
-        else line
-    )
+    if line.startswith("  follows: downtime"):
+        return paint.bad(line)
+    if line.startswith(("  ~ ", "  + ", "  - ", "  follows: ")):
+        return line
+    destroys = ": remove " in line or ": stop " in line or " -> nothing in " in line or line.endswith(" -> nothing")
+    return paint.bad(line) if destroys else line
 
 
 def plan_json(made: MadePlan, code: Exit) -> dict[str, Any]:

@@ -5,7 +5,7 @@ that were observed (addresses, weights, records, variables, commands, limits), m
 from them, are left out.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from manifests.values.desired import SECOND, Desired
@@ -23,8 +23,12 @@ from providers.actions import (
     UpdateContainer,
 )
 from reconciler.cli.render.paint import Paint
-from reconciler.core.decision import Changed, Planned
-from reconciler.core.plan_text import FORMAT_VERSION, IN_A_LINE, gained, numbered, privilege_lines
+from reconciler.cli.render.plan import colored
+from reconciler.core import plan_review
+from reconciler.core.decision import Basis, Changed, Planned
+from reconciler.core.plan_markdown import to_markdown
+from reconciler.core.plan_review import Review
+from reconciler.core.plan_text import FORMAT_VERSION, IN_A_LINE, lines_of, numbered, privilege_lines
 from reconciler.core.replicas.privilege_changes import Change
 from reconciler.exits import Exit
 from reconciler.wire import MadePlan
@@ -78,14 +82,13 @@ def _object(key: str) -> str:
     return key.rpartition("/")[0] if key.startswith("endpoint/") else key
 
 
-def _fields(changed: Changed) -> list[str] | None:
-    return None if changed.fields is None else [field.field for field in changed.fields]
-
-
-def _changed(changed: Changed) -> str:
-    fields = _fields(changed)
-    names = "its template" if fields is None else ", ".join(fields) or "its template"
-    return f"change {changed.object}: {names}"
+def _changed(changed: Changed) -> dict[str, Any]:
+    known = changed.basis is not Basis.UNKNOWN
+    return {
+        "object": changed.object,
+        "fields": [field.field for field in changed.fields] if known else None,
+        "effects": {field.field: field.effect.value or None for field in changed.fields},
+    }
 
 
 def _step(planned: Planned) -> str:
@@ -99,28 +102,41 @@ def _result(made: MadePlan) -> str:
     return f"{sentence}; the plan is incomplete: {', '.join(unknown)} cannot be read" if unknown else sentence
 
 
+def review_of(made: MadePlan, desired: Desired) -> Review:
+    """The plan by names, after what was not looked at."""
+    plan = made.plan
+    steps, held = len(plan.steps), len(plan.holds)
+    new = plan_review.gained(plan)
+    privileges = f", {new} new privilege{'' if new == 1 else 's'}" if new else ""
+    return Review(
+        heads=(
+            f"untrusted plan of instance '{desired.instance.id}'; not looked at:",
+            *(f"  - {line}" for line in not_looked_at(made, desired)),
+            f"plan: {steps} step{'' if steps == 1 else 's'}, {held} held{privileges}",
+        ),
+        counts=plan_review.counts(plan),
+        destroyed=plan_review.destroyed(plan, names_only=True),
+        privileges=tuple(privilege_lines(plan.privileges, names_only=True)),
+        groups=plan_review.groups(plan, ((planned, [_step(planned)]) for planned in plan.steps), names_only=True),
+        holds=_unique(f"hold {_object(hold.object)} ({hold.rule.value})" for hold in plan.holds),
+        waits=_unique(f"wait {_object(wait.object)}: {wait.waiting.value}" for wait in plan.waits),
+        notes=("the forecast ends here",) if plan.truncated else (),
+    )
+
+
 def untrusted_lines(made: MadePlan, desired: Desired, code: Exit, paint: Paint) -> list[str]:
     """What was not looked at, then the plan by names, then its result with the exit code."""
-    plan = made.plan
-    lines = [paint.bold(f"untrusted plan of instance '{desired.instance.id}'; not looked at:")]
-    lines += [f"  - {line}" for line in not_looked_at(made, desired)]
-    count = f"{len(plan.steps)} step{'' if len(plan.steps) == 1 else 's'}, {len(plan.holds)} held"
-    lines.append(f"plan: {count}{gained(plan)}")
-    lines += privilege_lines(plan.privileges, names_only=True)
-    lines += [_changed(changed) for changed in plan.changed]
-    lines += [_step(planned) for planned in plan.steps]
-    lines += [
-        paint.warn(f"hold {line}") for line in _unique(f"{_object(h.object)} ({h.rule.value})" for h in plan.holds)
-    ]
-    lines += [
-        paint.dim(f"wait {line}") for line in _unique(f"{_object(w.object)}: {w.waiting.value}" for w in plan.waits)
-    ]
-    if plan.truncated:
-        lines.append("the forecast ends here")
+    lines = [colored(line, paint) for line in lines_of(review_of(made, desired))]
     return [*lines, f"result: {_result(made)} (exit {int(code)})"]
 
 
-def _unique(lines: Any) -> Sequence[str]:
+def untrusted_markdown(made: MadePlan, desired: Desired, code: Exit, command: str) -> str:
+    """The same as Markdown. `command` shows the whole plan."""
+    result = f"{_result(made)} (exit {int(code)})"
+    return to_markdown(review_of(made, desired), instance=desired.instance.id, result=result, command=command)
+
+
+def _unique(lines: Iterable[str]) -> tuple[str, ...]:
     """The lines without repeats: without messages, several holds of one object look alike."""
     return tuple(dict.fromkeys(lines))
 
@@ -133,6 +149,8 @@ def untrusted_json(made: MadePlan, desired: Desired, code: Exit) -> dict[str, An
         "untrusted": True,
         "instance": desired.instance.id,
         "not_looked_at": not_looked_at(made, desired),
+        "summary": {row.name: row.number for row in plan_review.counts(plan)},
+        "destroyed": list(plan_review.destroyed(plan, names_only=True)),
         "steps": [
             {
                 "number": planned.number,
@@ -145,7 +163,7 @@ def untrusted_json(made: MadePlan, desired: Desired, code: Exit) -> dict[str, An
             }
             for planned in plan.steps
         ],
-        "changed": [{"object": changed.object, "fields": _fields(changed)} for changed in plan.changed],
+        "changed": [_changed(changed) for changed in plan.changed],
         "privileges": [
             {
                 "object": row.object,

@@ -28,7 +28,7 @@ def differing(template: Template, fact: ContainerFact) -> list[str]:
     """
     differences: list[str] = []
     image = template.container.engine.image
-    if image and fact.image and _canonical(image) != _canonical(fact.image):
+    if image and fact.image and canonical(image) != canonical(fact.image):
         differences.append(f"image is {fact.image}, not {image}")
     if fact.setup is not None:
         differences += _setup(template.container, fact.setup, fact.image_setup)
@@ -58,9 +58,9 @@ def policy_kept(template: Template, fact: ContainerFact) -> tuple[str, str] | No
 
 
 def _setup(container: Container, actual: Setup, image: Setup | None) -> Iterator[str]:
-    command = _command(container, image)
-    if command is not None:
-        yield from _compare_commands(command, (*actual.entrypoint, *actual.arguments))
+    wanted = command(container, image)
+    if wanted is not None:
+        yield from _compare_commands(wanted, (*actual.entrypoint, *actual.arguments))
     yield from _environment(container, actual, image)
     user = container.engine.user or (None if image is None else image.user)
     if user is not None and _ROOT.get(user, user) != _ROOT.get(actual.user, actual.user):
@@ -68,7 +68,7 @@ def _setup(container: Container, actual: Setup, image: Setup | None) -> Iterator
     yield from _mounts(container, actual)
 
 
-def _command(container: Container, image: Setup | None) -> tuple[str, ...] | None:
+def command(container: Container, image: Setup | None) -> tuple[str, ...] | None:
     """The command of the template; None where the image decides it and is not known."""
     if container.argv:
         return container.argv
@@ -122,7 +122,8 @@ def _mounts(container: Container, actual: Setup) -> Iterator[str]:
         yield f"{', '.join(more)} is mounted, but not in the template"
 
 
-def _canonical(image: str) -> str:
+def canonical(image: str) -> str:
+    """An image with registry and tag spelled out, as far as it can be read."""
     try:
         return str(parse_image(image))
     except ValueError:

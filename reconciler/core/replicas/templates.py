@@ -3,7 +3,7 @@
 Where revisions stand beside each other (`activate`, `canary`), a newer template may be declared for hours while an older one serves: there
 a lost replica is recreated from them. The ledger keeps them as JSON, written once when a revision is declared; secrets are in it by
 reference only. If they are lost, containers go on, a plan says less, and a replica of an earlier revision that is gone is reported and
-not recreated. `decide` calls `keep`; `differences` asks `made_from`, `forecast` asks `changed`.
+not recreated. `decide` calls `keep`; `differences` asks `made_from`, `plan_changes` asks `replaced` and `known`.
 """
 
 from collections.abc import Mapping
@@ -11,13 +11,12 @@ from dataclasses import replace
 
 from manifests.values.desired import Template, Workload
 from manifests.values.rollouts import STAGED
+from providers.facts import ContainerFact
 from reconciler.core.model import value_json
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.revision import Standing, revision_key
-from reconciler.core.replicas import template_changes
 from reconciler.core.replicas.roster import Group
 from reconciler.core.replicas.snapshot import Snapshot
-from reconciler.core.replicas.template_changes import FieldChange
 
 
 def keep(snap: Snapshot, ledger: Ledger) -> Ledger:
@@ -68,21 +67,26 @@ def _one_by_one(key: str, group: Group, ledger: Ledger, kept: dict[str, str]) ->
             kept[name] = known[name]
 
 
-def changed(ledger: Ledger, group: Group) -> tuple[str, tuple[FieldChange, ...] | None] | None:
-    """The revision that the declared one replaces, and the fields that differ (None: its template is not known).
-
-    None where nothing is replaced.
-    """
+def replaced(group: Group) -> tuple[str, ContainerFact] | None:
+    """The revision that the declared one replaces, and a container of it; the most frequent one. None where nothing is replaced."""
     wanted = group.workload.template.revision
     members = (*group.current.values(), *group.outgoing, *group.surplus)
-    revisions = [belief.fact.mark.revision for belief in members if belief.fact.mark is not None]
-    others = [revision for revision in revisions if revision != wanted]
-    if not others:
+    found = {
+        fact.mark.revision: fact
+        for fact in (belief.fact for belief in members)
+        if fact.mark is not None and fact.mark.revision != wanted
+    }
+    if not found:
         return None
-    before = max(sorted(set(others)), key=others.count)
-    text = ledger.templates.get(revision_key(group.workload.key, before))
-    template = None if text is None else value_json.parse(Template, text)
-    return before, None if template is None else template_changes.changes(template, group.workload.template)
+    revisions = [belief.fact.mark.revision for belief in members if belief.fact.mark is not None]
+    before = max(sorted(found), key=revisions.count)
+    return before, found[before]
+
+
+def known(ledger: Ledger, workload: str, revision: str) -> Template | None:
+    """The template of a revision, as it was when that was declared; None when the ledger does not have it."""
+    text = ledger.templates.get(revision_key(workload, revision))
+    return None if text is None else value_json.parse(Template, text)
 
 
 def made_from(ledger: Ledger, workload: Workload, revision: str) -> Workload | None:

@@ -127,13 +127,19 @@ def _mismatch(action: EndpointAction, members: Members) -> str:
 
 
 class Applier:
-    """Carries out steps and knows which targets are busy."""
+    """Carries out steps and knows which targets are busy. `origin_of`: where a step comes from, for the journal (`report/origins`)."""
 
     def __init__(
-        self, looks: Looks, journal: Journal, runner: Runner, clock: Clock, take_evidence: TakeEvidence | None = None
+        self,
+        looks: Looks,
+        journal: Journal,
+        runner: Runner,
+        clock: Clock,
+        take_evidence: TakeEvidence | None = None,
+        origin_of: Callable[[Step], str] = lambda _: "",
     ) -> None:
         self.looks, self.journal, self.runner, self.clock = looks, journal, runner, clock
-        self.take_evidence = take_evidence
+        self.take_evidence, self.origin_of = take_evidence, origin_of
         self.busy: set[str] = set()
         self._slots: dict[tuple[bool, str], asyncio.Semaphore] = {}
 
@@ -323,7 +329,8 @@ class Applier:
             return 0
         action = "\n".join([describe(step.action), *spelled_out(step.action)])
         generation = _generation(step.action)
-        return await self.journal.begin(step.id, step.object, action, generation, step.cause.value, self.clock.now())
+        cause, now = step.cause.value, self.clock.now()
+        return await self.journal.begin(step.id, step.object, action, generation, cause, now, self.origin_of(step))
 
     async def _end(self, entry: int, outcome: Outcome) -> None:
         if entry:

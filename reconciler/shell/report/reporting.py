@@ -5,7 +5,7 @@ just begun have ended, or PATIENCE is over: a weight must not wait for its own r
 """
 
 import asyncio
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from manifests.values.desired import SECOND, Desired
@@ -46,10 +46,11 @@ def _not_begun(step: Step) -> Outcome:
 
 
 class Reporting:
-    """The queue of reports, in order."""
+    """The queue of reports, in order. `origin_of` gives the origin of an event by its object, as `origins.py` writes it."""
 
-    def __init__(self, reporter: Reporter, memory: Reports) -> None:
-        self._reporter, self._memory = reporter, memory
+    def __init__(self, reporter: Reporter, memory: Reports, origin_of: Callable[[str], str] = lambda _: "") -> None:
+        self._reporter, self._memory, self._origin_of = reporter, memory, origin_of
+        self._origins: dict[int, str] = {}
         self._fingerprint: tuple[object, ...] = ()
         self._requested = self._unsettled = False
         self._since_wall = 0
@@ -96,8 +97,11 @@ class Reporting:
             else:
                 self._events.append(command_event(command, now))
 
-    def done(self, action: tuple[Step, Outcome, Now], revision: str) -> None:
-        """Queue the outcome of a step for the audit, with the revision of the manifests in force. A skipped step is no event."""
+    def done(self, action: tuple[Step, Outcome, Now], revision: str, origin: str = "") -> None:
+        """Queue the outcome of a step for the audit, with the revision of the manifests in force. A skipped step is no event.
+
+        `origin`: where the step comes from, as `origins.py` writes it.
+        """
         step, outcome, _ = action
         self._outcomes[id(step)] = step, outcome
         if outcome.kind is OutcomeKind.SKIPPED:
@@ -106,6 +110,8 @@ class Reporting:
             self._append()
             self._revision = revision
         self._done.append(action)
+        if origin:
+            self._origins[id(step)] = origin
 
     def ended(self, ends: Iterable[End], now: Now) -> None:
         """Queue the ends of containers for the audit."""
@@ -215,5 +221,6 @@ class Reporting:
         if self._done or self._events:
             for event in self._events:
                 self._reporter.event(*event[1:])
-            self._rows.append(Rows(self._done, self._revision, self._events))
-            self._done, self._events = [], []
+                self._origins[id(event)] = self._origin_of(event.object)
+            self._rows.append(Rows(self._done, self._revision, self._events, self._origins))
+            self._done, self._events, self._origins = [], [], {}

@@ -43,6 +43,8 @@ class AuditRow(NamedTuple):
     kind: str = "step"
     object: str = ""
     message: str = ""
+    origin: str = ""
+    """Where it comes from, as `report/origins` writes it; empty in rows of earlier schema versions."""
 
 
 class EvidenceRow(NamedTuple):
@@ -54,8 +56,8 @@ class EvidenceRow(NamedTuple):
     value: str
 
 
-_AUDIT = "wall, actor, revision, plan, step, cause, outcome, kind, object, message"
-_INSERT = f"INSERT INTO audit (id, {_AUDIT}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608  (names of columns)
+_AUDIT = "wall, actor, revision, plan, step, cause, outcome, kind, object, message, origin"
+_INSERT = f"INSERT INTO audit (id, {_AUDIT}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608  (names of columns)
 
 
 class Audit(ABC):

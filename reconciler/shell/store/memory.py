@@ -140,8 +140,8 @@ class BlockingMemory:
     def report(self, rows: Sequence[Rows], documents: Sequence[Document] = ()) -> list[bool]:
         """Append to the audit and store what changed in the decisions, in one transaction. Returns of each whether it changed."""
         with self.store.together():
-            for done, revision, events in rows:
-                self.append_audit(done, revision, events)
+            for done, revision, events, origins in rows:
+                self.append_audit(done, revision, events, origins)
             changed = [self.store.put_decision(value, ages, all_ages=all_ages) for value, ages, all_ages in documents]
         self.store.sync()
         return changed
@@ -163,19 +163,25 @@ class BlockingMemory:
         return messages
 
     def append_audit(
-        self, done: Sequence[tuple[Step, Outcome, Now]], revision: str, events: Sequence[Event] = ()
+        self,
+        done: Sequence[tuple[Step, Outcome, Now]],
+        revision: str,
+        events: Sequence[Event] = (),
+        origins: Mapping[int, str] | None = None,
     ) -> None:
-        """Append steps with their outcomes, and other events, to the audit."""
+        """Append steps with their outcomes, and other events, to the audit. `origins` as in `Rows`."""
+        known = origins or {}
         rows = []
         for step, outcome, now in done:
             result = outcome.kind.value + (f": {outcome.message}" if outcome.message else "")
-            fields = (step.id, step.cause.value, result, "step", step.object, f"{step.message}; {why_text(step)}")
+            message = f"{step.message}; {why_text(step)}"
+            fields = (step.id, step.cause.value, result, "step", step.object, message, known.get(id(step), ""))
             rows.append(AuditRow(now.wall, self.actor, revision, "", *fields))
-        rows += [self._row(event, revision) for event in events]
+        rows += [self._row(event, revision, known.get(id(event), "")) for event in events]
         self.store.audit(sorted(rows, key=lambda row: row.wall))
 
-    def _row(self, event: Event, revision: str) -> AuditRow:
-        fields = (event.step, event.cause, event.outcome, event.kind, event.object, event.message)
+    def _row(self, event: Event, revision: str, origin: str = "") -> AuditRow:
+        fields = (event.step, event.cause, event.outcome, event.kind, event.object, event.message, origin)
         return AuditRow(event.wall, event.actor or self.actor, revision, "", *fields)
 
     def reported_holds(self) -> Mapping[HoldKey, str]:
@@ -194,10 +200,19 @@ class BlockingMemory:
         """Replace the evidence once the replica's exit is known."""
         self.store.amend_evidence(number, value)
 
-    def begin(self, step_id: str, object: str, action: str, generation: str, cause: str, now: Now) -> int:  # noqa: A002
+    def begin(
+        self,
+        step_id: str,
+        object: str,  # noqa: A002
+        action: str,
+        generation: str,
+        cause: str,
+        now: Now,
+        origin: str = "",
+    ) -> int:
         """Record durably that a call is about to be made. Returns the id of the entry."""
         self._alone()
-        return self.store.begin(step_id, object, action, generation, cause, now)
+        return self.store.begin(step_id, object, action, generation, cause, now, origin)
 
     def end(self, entry: int, outcome: str, detail: str = "") -> None:
         """Record the outcome of the call."""
@@ -297,9 +312,18 @@ class StoreMemory:
         """Replace the evidence once the replica's exit is known."""
         await self._run(partial(self.blocking.amend_evidence, number, value))
 
-    async def begin(self, step_id: str, object: str, action: str, generation: str, cause: str, now: Now) -> int:  # noqa: A002
+    async def begin(
+        self,
+        step_id: str,
+        object: str,  # noqa: A002
+        action: str,
+        generation: str,
+        cause: str,
+        now: Now,
+        origin: str = "",
+    ) -> int:
         """Record durably that a call is about to be made. Returns the id of the entry."""
-        return await self._run(partial(self.blocking.begin, step_id, object, action, generation, cause, now))
+        return await self._run(partial(self.blocking.begin, step_id, object, action, generation, cause, now, origin))
 
     async def end(self, entry: int, outcome: str, detail: str = "") -> None:
         """Record the outcome of the call."""
@@ -364,9 +388,18 @@ class ReadOnlyMemory:
         """Never called."""
         del number, value
 
-    async def begin(self, step_id: str, object: str, action: str, generation: str, cause: str, now: Now) -> int:  # noqa: A002
+    async def begin(
+        self,
+        step_id: str,
+        object: str,  # noqa: A002
+        action: str,
+        generation: str,
+        cause: str,
+        now: Now,
+        origin: str = "",
+    ) -> int:
         """Never called: a plan makes no call."""
-        raise AssertionError(f"a plan must not {action}: {step_id} {object} {generation} {cause} {now}")
+        raise AssertionError(f"a plan must not {action}: {step_id} {object} {generation} {cause} {now} {origin}")
 
     async def end(self, entry: int, outcome: str, detail: str = "") -> None:
         """Never called."""

@@ -256,9 +256,18 @@ class PatientMemory:
         """Wait until the ledger is on disk. Raises StoreError."""
         return await self._ask(self._memory.sync, TICK_WAIT)
 
-    async def begin(self, step_id: str, object: str, action: str, generation: str, cause: str, now: Now) -> int:  # noqa: A002
+    async def begin(
+        self,
+        step_id: str,
+        object: str,  # noqa: A002
+        action: str,
+        generation: str,
+        cause: str,
+        now: Now,
+        origin: str = "",
+    ) -> int:
         """Record durably that a call is about to be made. Raises StoreError; an entry that is recorded later is closed then."""
-        call = partial(self._memory.begin, step_id, object, action, generation, cause, now)
+        call = partial(self._memory.begin, step_id, object, action, generation, cause, now, origin)
         return await self._ask(call, STEP_WAIT, self._close_late)
 
     def _close_late(self, entry: int) -> None:

@@ -19,6 +19,8 @@ class Rows(NamedTuple):
     done: Sequence[tuple[Step, Outcome, Now]]
     revision: str
     events: Sequence[Event] = ()
+    origins: Mapping[int, str] = {}
+    """Where steps and events come from, by their `id`, as `report/origins` writes it."""
 
     @property
     def size(self) -> int:
@@ -37,7 +39,16 @@ class Document(NamedTuple):
 class Journal(Protocol):
     """What `apply` needs of the store."""
 
-    async def begin(self, step_id: str, object: str, action: str, generation: str, cause: str, now: Now) -> int:  # noqa: A002
+    async def begin(
+        self,
+        step_id: str,
+        object: str,  # noqa: A002
+        action: str,
+        generation: str,
+        cause: str,
+        now: Now,
+        origin: str = "",
+    ) -> int:
         """Record durably that a call is about to be made. Returns the id of the entry."""
 
     async def end(self, entry: int, outcome: str, detail: str = "") -> None:

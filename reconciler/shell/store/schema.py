@@ -114,5 +114,9 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             id INTEGER PRIMARY KEY CHECK (id = 1), lineage TEXT NOT NULL, steady INTEGER NOT NULL, wall INTEGER NOT NULL,
             host_steady INTEGER NOT NULL, boot TEXT NOT NULL, machine TEXT NOT NULL)""",
     ),
+    (
+        "ALTER TABLE audit ADD COLUMN origin TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE journal ADD COLUMN origin TEXT NOT NULL DEFAULT ''",
+    ),
 )
 """Entry n brings a file from schema version n to n + 1 (SQLite's `user_version`). Only ever append."""

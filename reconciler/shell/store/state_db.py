@@ -64,6 +64,7 @@ class JournalEntry(NamedTuple):
     ended_wall: int = 0
     outcome: str = ""
     detail: str = ""
+    origin: str = ""
 
 
 class InboxCommand(NamedTuple):
@@ -324,17 +325,29 @@ class Store(Audit):
 
     # --- journal --------------------------------------------------------------------------------------------------
 
-    def begin(self, step_id: str, object: str, action: str, generation: str, cause: str, now: Now) -> int:  # noqa: A002
+    def begin(
+        self,
+        step_id: str,
+        object: str,  # noqa: A002
+        action: str,
+        generation: str,
+        cause: str,
+        now: Now,
+        origin: str = "",
+    ) -> int:
         """Record that an action is about to be done; the entry is on disk when this returns.
+
+        Args:
+            origin: where the step comes from, see `AuditRow`.
 
         Returns:
             the id of the entry, for `end`.
         """
         with self._writing() as db:
             row = db.execute(
-                "INSERT INTO journal (step, object, action, generation, cause, wall, steady, boot)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                (step_id, object, action, generation, cause, *now),
+                "INSERT INTO journal (step, object, action, generation, cause, wall, steady, boot, origin)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (step_id, object, action, generation, cause, *now, origin),
             )
             added = row.lastrowid or 0
             if added % PRUNE_EVERY == 0:
@@ -559,7 +572,7 @@ class Store(Audit):
 
 _JOURNAL = (
     "SELECT id, step, object, action, generation, cause, wall, steady, boot,"
-    " coalesce(ended_wall, 0), coalesce(outcome, ''), coalesce(detail, '') FROM journal"
+    " coalesce(ended_wall, 0), coalesce(outcome, ''), coalesce(detail, ''), origin FROM journal"
 )
 
 
@@ -568,9 +581,9 @@ def _text(raw: bytes) -> str:
 
 
 def _entry(row: tuple[Any, ...]) -> JournalEntry:
-    id_, step, object_, action, generation, cause, wall, steady, boot, ended_wall, outcome, detail = row
+    id_, step, object_, action, generation, cause, wall, steady, boot, ended_wall, outcome, detail, origin = row
     begun = Now(wall, steady, boot)
-    return JournalEntry(id_, step, object_, action, generation, cause, begun, ended_wall, outcome, detail)
+    return JournalEntry(id_, step, object_, action, generation, cause, begun, ended_wall, outcome, detail, origin)
 
 
 def _forget(db: sqlite3.Connection, ids: Collection[int]) -> None:

@@ -75,7 +75,7 @@ def test_all_privileges_of_a_new_workload_are_new():
         "+ main: runs as root (new)",
     ]
     plan = forecast(desired, scene.observed(), NOW)
-    assert to_text(plan).splitlines()[0].endswith(", 12 new privileges")
+    assert to_text(plan).splitlines()[1].endswith(", 12 new privileges")
     rows = to_json(plan, NOW.steady)["privileges"]
     assert {row["change"] for row in rows} == {"new"}
     (path,) = [row for row in rows if row["value"] == "/srv"]

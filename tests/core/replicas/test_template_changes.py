@@ -4,10 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from manifests.values.desired import SECOND, Template
+from manifests.values.desired import SECOND, ProbeKind, Template
+from manifests.values.pod import Engine
 from manifests.values.secret_sources import SecretSource
 from reconciler.core.model import value_json
 from reconciler.core.replicas import template_changes
+from reconciler.core.replicas.field_changes import Effect
 from tests.core.replicas.test_templates import FULL
 from tests.sim.manifest import Spec, workload
 
@@ -15,7 +17,11 @@ SMALL = workload(Spec()).template
 
 
 def reported(before: Template, after: Template) -> list[tuple[str, str, str]]:
-    return [tuple(change) for change in template_changes.changes(before, after)]
+    return [tuple(change[:3]) for change in template_changes.changes(before, after)]
+
+
+def effects(before: Template, after: Template) -> dict[str, Effect]:
+    return {change.field: change.effect for change in template_changes.changes(before, after)}
 
 
 def test_equal_templates_have_no_changes():
@@ -42,7 +48,7 @@ def test_a_command_a_port_and_a_period_are_reported_under_their_names():
     )
     assert reported(SMALL, replace(SMALL, container=after, grace=9 * SECOND)) == [
         ("containers[main].command", '["serve", "v1"]', '["serve", "v2"]'),
-        ("containers[main].livenessProbe.period", "5s", "7s"),
+        ("containers[main].livenessProbe.periodSeconds", "5s", "7s"),
         ("containers[main].ports[http].containerPort", "8080", "9090"),
         ("terminationGracePeriodSeconds", "5s", "9s"),
     ]
@@ -64,3 +70,40 @@ def test_the_short_form_is_read_back_as_the_same_value(template):
     text = value_json.write_short(template)
     assert value_json.parse(Template, text) == template
     assert len(text) <= len(value_json.write(template))
+
+
+def test_the_effect_follows_the_field_and_not_words_in_its_name():
+    label = replace(SMALL, labels=(("a.resources.livenessProbe.x", "1"),), revision="other")
+    assert set(effects(SMALL, label).values()) == {Effect.NEW_CONTAINER}
+    assert set(effects(SMALL, replace(label, revision=SMALL.revision)).values()) == {Effect.NO_CONTAINER}
+
+
+def test_of_all_probes_only_runtime_health_forces_a_new_container():
+    main = SMALL.container
+    asked = replace(
+        SMALL, container=replace(main, liveness=replace(main.liveness, kind=ProbeKind.RUNTIME)), revision="o"
+    )
+    changed = effects(SMALL, asked)
+    assert changed["containers[main].livenessProbe.runtimeHealth"] is Effect.NEW_CONTAINER
+    assert changed["containers[main].livenessProbe.httpGet.port"] is Effect.NO_CONTAINER
+
+
+def test_an_image_has_its_digest_and_an_unpulled_one_is_no_change():
+    def images(old: str, new: str, *digests: str) -> list[tuple[str, str, str]]:
+        templates = [
+            replace(SMALL, container=replace(SMALL.container, engine=Engine(image)), revision=image)
+            for image in (old, new)
+        ]
+        pins = [(("", digest),) if digest else () for digest in digests]
+        return [tuple(row[:3]) for row in template_changes.changes(*templates, *pins)]
+
+    first, second = "example.org/app@sha256:" + "a" * 64, "sha256:" + "b" * 64
+    field = "containers[main].image"
+    assert images("app:1", "app:2", first, "") == [(field, "app:1 (sha256:aaaaaaaaaaaa)", "app:2")]
+    assert images("app:1", "app:2", first, second) == [
+        (field, "app:1 (sha256:aaaaaaaaaaaa)", "app:2 (sha256:bbbbbbbbbbbb)")
+    ]
+    assert images("app:1", "app:1", first, second) == [
+        (field, "app:1 (sha256:aaaaaaaaaaaa)", "app:1 (sha256:bbbbbbbbbbbb)")
+    ]
+    assert images("app:1", "app:1", first, "") == []

@@ -57,7 +57,16 @@ class Telling(MemoryEndpoints):
 class NoJournal:
     syncs = 0
 
-    async def begin(self, step_id: str, object: str, action: str, generation: str, cause: str, now: Now) -> int:  # noqa: A002
+    async def begin(
+        self,
+        step_id: str,
+        object: str,  # noqa: A002
+        action: str,
+        generation: str,
+        cause: str,
+        now: Now,
+        origin: str = "",
+    ) -> int:
         raise AssertionError(step_id)
 
     async def end(self, entry: int, outcome: str, detail: str = "") -> None:

@@ -62,7 +62,16 @@ class Journal:
     def __init__(self) -> None:
         self.entries: list[list[str]] = []
 
-    async def begin(self, step_id: str, object: str, action: str, generation: str, cause: str, now: Now) -> int:  # noqa: A002
+    async def begin(
+        self,
+        step_id: str,
+        object: str,  # noqa: A002
+        action: str,
+        generation: str,
+        cause: str,
+        now: Now,
+        origin: str = "",
+    ) -> int:
         self.entries.append([step_id])
         return len(self.entries)
 

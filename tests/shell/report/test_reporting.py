@@ -56,7 +56,7 @@ class Recorder:
         self.calls.append(f"decided {len(decision.steps)}")
 
     async def report(self, rows: Sequence[Rows], documents: Sequence[Document] = ()) -> Sequence[bool]:
-        for done, revision, events in rows:
+        for done, revision, events, *_ in rows:
             self.events.extend(events)
             if done:
                 self.calls.append(f"audit {len(done)} of {revision}")

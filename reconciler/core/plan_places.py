@@ -1,0 +1,53 @@
+"""The places of the fields in a plan: the file and line of each, instead of those of their documents. Called by the composition root."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Protocol
+
+from manifests.problems import Where
+from manifests.values.desired import Desired
+from reconciler.core import plan_changes
+from reconciler.core.decision import Plan
+from reconciler.core.replicas.field_changes import FieldChange
+
+
+class Places(Protocol):
+    """Finds fields in files."""
+
+    def of(self, where: Where, field: str) -> Where:
+        """The place of a field, or of the nearest value around it, in the document at `where`."""
+
+
+def placed(plan: Plan, desired: Desired, places: Places) -> Plan:
+    """The plan with the places of its fields."""
+    documents = plan_changes.places(desired)
+    found: dict[tuple[str, str], str] = {}
+
+    def at(key: str, fields: tuple[FieldChange, ...]) -> tuple[FieldChange, ...]:
+        return fields_at(documents, places, key, fields, found)
+
+    return replace(
+        plan,
+        changed=tuple(replace(row, fields=at(row.object, row.fields)) for row in plan.changed),
+        steps=tuple(
+            replace(step, fields=at(plan_changes.document_key(step.step.object), step.fields)) if step.fields else step
+            for step in plan.steps
+        ),
+    )
+
+
+def fields_at(
+    documents: Mapping[str, Where],
+    places: Places,
+    key: str,
+    fields: tuple[FieldChange, ...],
+    found: dict[tuple[str, str], str],
+) -> tuple[FieldChange, ...]:
+    """Fields of one object with their places. `found` keeps those that are known already."""
+    where = documents.get(key)
+    if where is None:
+        return fields
+    for field in fields:
+        if (key, field.field) not in found:
+            found[key, field.field] = str(places.of(where, field.field))
+    return tuple(field._replace(where=found[key, field.field]) for field in fields)
