@@ -92,7 +92,7 @@ class Host:
         for entry in Path("/proc").iterdir():
             if entry.name.isdecimal():
                 try:
-                    words = (entry / "cmdline").read_text().split("\0")
+                    words = (entry / "cmdline").read_text(errors="replace").split("\0")
                     if "serve.py" in words and str(self.base) in os.readlink(entry / "cwd"):
                         yield int(entry.name), words[-2]
                 except OSError:
@@ -155,6 +155,26 @@ def test_a_force_push_is_followed_and_is_an_event(host: Host) -> None:
     _, out = host.run("events", "--instance-id", host.id)
     assert f"commit {new} does not follow commit {old}" in out
     assert "force-push" in out
+
+
+def test_a_held_force_push_is_held_over_restarts(host: Host) -> None:
+    host.declare(f"url: '{host.upstream.url}//set?ref=main', requireFastForward: true")
+    assert host.here("--once")[0] == 0
+    old = git("rev-parse", "HEAD", at=host.upstream.work)
+    git("commit", "-q", "--amend", "-m", "other", at=host.upstream.work)
+    new = host.upstream.commit({"set/web.yaml": WEB % "two"})
+    code, out = host.here("--once")
+    assert code == 8, out
+    assert old in out
+    assert new in out
+    assert host.running() == ["one"]
+    with host.daemon():
+        eventually(lambda: host.status()["live"])
+        assert [hold["rule"] for hold in host.status()["holds"]] == ["SourceUnreadable"]
+        assert host.running() == ["one"]
+    host.declare(f"url: '{host.upstream.url}//set?ref=main'")
+    assert host.here("--once")[0] == 0
+    assert host.running() == ["two"]
 
 
 def test_commits_elsewhere_cause_no_action(host: Host) -> None:
