@@ -67,7 +67,7 @@ def start_manifests(location: Location, clock: HostClock, *, stored: bool, destr
     """
     sources = location.read()
     try:
-        start = StartManifests(tree.resolve(sources), sources)
+        start = _of_history(location, StartManifests(tree.resolve(sources), sources))
     except ManifestErrors as error:
         if not stored:
             raise
@@ -88,6 +88,25 @@ def start_manifests(location: Location, clock: HostClock, *, stored: bool, destr
         message = "new commits are held, and the manifests in force cannot be used"
         raise ManifestErrors([*error.problems, _problem_of_store(message, next_step)]) from error
     return replace(stays, waiting=(sources, start.desired.guard))
+
+
+def _of_history(location: Location, start: StartManifests) -> StartManifests:
+    """The manifests of a git source, judged by the commit that is in force: its history is in the state of the instance, known only now.
+
+    Raises:
+        ManifestErrors: the history was rewritten, and local documents hold that.
+    """
+    if location.reader is None:
+        return start
+    try:
+        record = source_record.load(location.state_of(start.desired.instance.id))
+    except tree.NoHome:
+        return start
+    if record is None or record.in_force is None:
+        return start
+    location.reader.start_from(record.in_force.commit)
+    sources = location.read()
+    return StartManifests(tree.resolve(sources), sources)
 
 
 def in_force(location: Location) -> StartManifests | None:
@@ -281,7 +300,6 @@ def source_of(
     reader = location.reader
     if reader is None:
         return DirectorySource(location.read, resolve, clock, in_force, archive, follow=follow)
-    reader.start_from(archive.commit_in_force)
     return DirectorySource(location.read, resolve, clock, in_force, archive, follow=follow, remote=(reader, state))
 
 

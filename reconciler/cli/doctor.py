@@ -21,7 +21,7 @@ environment are read once, when reconcile starts.
 
 \b
 Exit codes: 0 all providers are ready, 3 invalid manifests, 6 a provider cannot be reached
-or lacks configuration, or a secret cannot be used.
+or lacks configuration, or a secret cannot be used, 8 the git source cannot be read.
 
 \b
 Examples:

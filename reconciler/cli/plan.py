@@ -35,7 +35,7 @@ every socket and reads every secret that they name.
 
 \b
 Exit codes: 0 planned, 3 invalid manifests, 6 a provider or a secret cannot be read, 7 a secret
-that a container needs is missing or unusable;
+that a container needs is missing or unusable, 8 the git source cannot be read;
 with --detailed-exitcode: 2 if and only if the plan has steps.
 
 \b

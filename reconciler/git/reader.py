@@ -108,7 +108,8 @@ class GitReader:
     _failures: int = 0
     _hurried: bool = False
     _in_force: str = ""
-    _refused: tuple[Head, Source | None, GitError] | None = None
+    _refused: tuple[Head, GitError] | None = None
+    _judge_again: bool = False
     _stop: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -126,8 +127,10 @@ class GitReader:
         self._stop.set()
 
     def start_from(self, commit: str) -> None:
-        """The commit that was in force when this process began: a history without it is a rewritten one."""
+        """The commit that was in force when this process began: what was read already is judged again, because its history may lack it."""
         self._in_force = commit.partition("-")[0]
+        if self.head is not None and self.head.commit != self._in_force:
+            self._judge_again, self._due = True, 0.0
 
     def commit(self) -> str:
         """The commit of the last answer of `read`; while the remote cannot be read, or its commit is refused, the newest known one."""
@@ -169,7 +172,7 @@ class GitReader:
         except ManifestErrors:
             return
         if settings != self._settings:
-            self._settings, self._due = settings, 0.0
+            self._settings, self._due, self._judge_again = settings, 0.0, True
 
     def _poll(self) -> Read:
         """Ask the remote, and read what is new. A failure is an answer with a problem."""
@@ -204,9 +207,8 @@ class GitReader:
     def mirror(self) -> Mirror:
         """Our mirror of the remote, with what local documents say about it."""
         source = self._settings
-        if (
-            source is None or source.parsed.remote != self.url.remote
-        ):  # a credential goes only where the operator sends it
+        if source is None or source.parsed.remote != self.url.remote:
+            # A credential goes only where the operator sends it.
             return Mirror(self.directory, self.url.remote, Access(), TIMEOUT, self._stop)
         return Mirror(self.directory, self.url.remote, access_of(source), int(source.timeout) / SECOND, self._stop)
 
@@ -214,16 +216,18 @@ class GitReader:
         """The newest commit, read. Raises GitError, ProviderError."""
         head = mirror.head(self.url.ref)
         before = self._read
-        if before is not None and before.revision is not None and head == self.head:
+        if before is not None and before.revision is not None and head == self.head and not self._judge_again:
             with suppress(Damaged):  # then it is fetched again
                 self._check(mirror, head)
                 return before
-        if self._refused is not None and self._refused[:2] == (head, self._settings):
-            raise self._refused[2]  # what is wrong is in the commit, and it is the same one
+        if self._judge_again:
+            self._refused, self._judge_again = None, False
+        if self._refused is not None and self._refused[0] == head:
+            raise self._refused[1]  # what is wrong is in the commit, and it is the same one
         try:
             return self._of(mirror, head)
         except Unusable as error:
-            self._refused = (head, self._settings, error)
+            self._refused = (head, error)
             raise
 
     def _of(self, mirror: Mirror, head: Head) -> Read:

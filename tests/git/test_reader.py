@@ -205,6 +205,20 @@ def test_links_that_leave_the_set_are_refused(reader: GitReader, upstream: Upstr
         assert not path.is_symlink() or str(path.resolve()).startswith(str(reader.directory))
 
 
+@pytest.mark.parametrize("target", [b"", b"a\0b.yaml", b"x" * 5000])
+def test_links_that_no_host_can_have_are_refused(reader: GitReader, upstream: Upstream, target: bytes) -> None:
+    blob = git("hash-object", "-w", "--stdin", at=upstream.work, stdin=target)
+    upstream.index_entry("120000", blob, "set/link.yaml")
+    assert codes(reader.read()) <= {Code.LINK_LEAVES_TREE, Code.SOURCE_UNREADABLE}
+    assert reader.read().problems
+
+
+def test_many_links_are_refused_at_once(reader: GitReader, upstream: Upstream) -> None:
+    upstream.commit({f"set/l{number}": "-> below" for number in range(1001)})
+    (problem,) = reader.read().problems
+    assert "more than 1000 links" in problem.message
+
+
 def test_a_link_to_a_file_that_is_no_manifest_does_not_matter(reader: GitReader, upstream: Upstream) -> None:
     upstream.commit({"README.md": "text\n", "set/README.md": "-> ../README.md"})
     assert reader.read().problems == ()
@@ -332,3 +346,16 @@ def test_a_credential_goes_only_to_its_own_remote(tmp_path: Path, upstream: Upst
         assert Code.SOURCE_UNREADABLE in codes(elsewhere.read())
         token.unlink()
         assert Code.SOURCE_UNREADABLE in codes(polled(reader))
+
+
+def test_what_is_in_force_is_judged_again_when_local_documents_change(tmp_path: Path, upstream: Upstream) -> None:
+    local = local_documents(tmp_path, f"url: '{upstream.url}//set?ref=main'")
+    judged: list[object] = []
+    reader = upstream.reader(tmp_path, "//set?ref=main", local)
+    reader.checks = (lambda _mirror, _head, source: judged.append(source),)
+    reader.read()
+    polled(reader)
+    assert len(judged) == 1
+    local.write_text(local.read_text().replace("main'", "main', timeout: 30s"))
+    reader.read()
+    assert len(judged) == 2
