@@ -192,14 +192,21 @@ def _unprovided(tree: SourceTree, value: Desired, support: TemplateSupport) -> l
 
 
 def declared_source(local: LocalDocuments) -> Source | None:
-    """The git source that the Instance of local documents declares; None without one, and when the documents are invalid."""
-    if local.problems:
-        return None
-    for document in _documents(local.files, []):
-        declared, _ = validate(document)
+    """The git source that the Instance of local documents declares; None without one.
+
+    Raises ManifestErrors when they cannot be read, or their Instance is invalid.
+    """
+    problems = list(local.problems)
+    source: Source | None = None
+    for document in _documents(local.files, problems):
+        declared, wrong = validate(document)
+        if declared is None or declared.kind == "Instance":
+            problems += wrong
         if declared is not None and isinstance(declared.manifest, Instance):
-            return declared.manifest.spec.source
-    return None
+            source = source or declared.manifest.spec.source
+    if any(not problem.is_warning for problem in problems):
+        raise ManifestErrors(problems)
+    return source
 
 
 def _links_out_of_the_tree(value: Desired) -> list[Problem]:

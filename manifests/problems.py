@@ -254,7 +254,8 @@ class ManifestErrors(Exception):
     @property
     def of_source(self) -> bool:
         """Whether the source itself cannot be read or is refused: nothing is known about the manifests that it has now."""
-        return any(problem.code in OF_SOURCE for problem in self.problems)
+        codes = {problem.code for problem in self.problems if not problem.is_warning}
+        return bool(codes) and codes <= OF_SOURCE
 
 
 def render(problems: Iterable[Problem]) -> str:

@@ -19,7 +19,7 @@ from reconciler.shell.parts import Source
 from reconciler.shell.report.events import manifests_event
 from reconciler.shell.reporter import Reporter
 from reconciler.shell.source import DirectorySource, InForce, StoredManifests, problem_of
-from reconciler.shell.store import last_good
+from reconciler.shell.store import last_good, source_record
 from reconciler.shell.store.archive import Archive
 from reconciler.shell.store.instance_index import place_of
 from reconciler.shell.store.last_good import LastGood
@@ -51,7 +51,16 @@ def start_manifests(location: Location, clock: HostClock, *, stored: bool) -> St
     """
     sources = location.read()
     try:
-        return StartManifests(tree.resolve(sources), sources)
+        desired = tree.resolve(sources)
+        if (
+            location.reader is not None
+            and (record := source_record.load(location.state_of(desired.instance.id))) is not None
+        ):
+            if record.in_force is not None:
+                location.reader.start_from(record.in_force.commit)
+            sources = location.read()
+            desired = tree.resolve(sources)
+        return StartManifests(desired, sources)
     except ManifestErrors as error:
         if not stored:
             raise
@@ -163,7 +172,6 @@ def source_of(
     reader = location.reader
     if reader is None:
         return DirectorySource(location.read, resolve, clock, in_force, archive, follow=follow)
-    reader.start_from(archive.commit_in_force)
     return DirectorySource(location.read, resolve, clock, in_force, archive, follow=follow, remote=(reader, state))
 
 

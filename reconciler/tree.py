@@ -154,7 +154,7 @@ def _reader(url: GitUrl, instance_file: Path | None, state: Path | None) -> "Git
 
 
 def source_of_instance(instance_file: Path) -> GitUrl | None:
-    """The git source that the Instance of local documents declares; None without one."""
+    """The git source that the Instance of local documents declares; None without one. Raises `ManifestErrors` when they are invalid."""
     source = declared_source(read_local(instance_file, os.devnull))
     return None if source is None else source.parsed
 

@@ -63,6 +63,7 @@ class _Program(click.Command):
 Examples:
   reconcile --once manifests/              converge and exit, as in CI
   reconcile --watch manifests/             keep converging, as a daemon
+  reconcile --watch --instance DIR         the same, from the git source that the Instance in DIR names
   reconcile plan manifests/                show the steps of a run (same as --dry-run)
   reconcile status manifests/              show the state of all objects
   reconcile explain workload/web           explain the state of one object

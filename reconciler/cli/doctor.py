@@ -20,7 +20,7 @@ code.
 
 \b
 Exit codes: 0 all providers are ready, 3 invalid manifests, 6 a provider cannot be reached
-or lacks configuration.
+or lacks configuration, 8 the git source cannot be read.
 
 \b
 Examples:

@@ -29,7 +29,8 @@ Without --instance the manifests are trusted like a script: plan asks every serv
 every socket and reads every secret that they name.
 
 \b
-Exit codes: 0 planned, 3 invalid manifests, 6 a provider cannot be read;
+Exit codes: 0 planned, 3 invalid manifests, 6 a provider cannot be read, 8 the git source
+cannot be read;
 with --detailed-exitcode: 2 if and only if the plan has steps.
 
 \b

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 A warning does not make manifests invalid; its line has the word warning.
 
 \b
-Exit codes: 0 valid, 3 invalid, 7 there are no manifests at PATH.
+Exit codes: 0 valid, 3 invalid, 7 there are no manifests at PATH, 8 the git source at PATH
+cannot be read.
 
 \b
 Examples:

@@ -238,12 +238,9 @@ class Mirror:
 
     def _fetch(self, head: Head, path: str) -> None:
         self._create(head.commit)
-        depth = len(path.split("/")) if path else 0
         wanted = [oid for oid in (head.commit, head.tag) if oid and oid not in self.present()]
         if wanted:
-            trees = f"combine:blob:none+tree:{depth}" if depth else "blob:none"
-            if not self._get(wanted, "--depth=1", f"--filter={trees}"):
-                self._snapshot(wanted)
+            self._commit(head.commit, wanted, path)
         try:
             root = self.directory_of(head.commit, path)
             missing = self._missing_trees(root)
@@ -252,6 +249,36 @@ class Mirror:
             return
         if missing and not self._get([root], "--filter=blob:none"):
             self._snapshot([head.commit])
+
+    def _commit(self, commit: str, wanted: Sequence[str], path: str) -> None:
+        """Get a commit and the trees on the way to a directory: in one step, or tree by tree from a server that refuses the filter for it.
+
+        Forges allow few filters: `blob:none`, and often `tree:0`.
+        """
+        refuses = self.directory / "refuses-combined-filters"
+        depth = len(path.split("/")) if path else 0
+        if not depth:
+            if not self._get(wanted, "--depth=1", "--filter=blob:none"):
+                self._snapshot(wanted)
+            return
+        if not refuses.exists():
+            if self._get(wanted, "--depth=1", f"--filter=combine:blob:none+tree:{depth}"):
+                return
+            with suppress(OSError):  # a full disk
+                refuses.touch(mode=0o600)
+        if not self._get(wanted, "--depth=1", "--filter=tree:0"):
+            self._snapshot(wanted)
+            return
+        oid = _tree_of(self.object(commit).data)
+        for part in path.split("/"):
+            if oid not in self.present() and not self._get([oid], "--filter=tree:0"):
+                self._snapshot(wanted)
+                return
+            entries = parsed_tree(self.object(oid).data, len(oid) // 2)
+            entry = next((entry for entry in entries if entry.name == os.fsencode(part)), None)
+            if entry is None or entry.mode != "40000":
+                return  # `directory_of` says so
+            oid = entry.oid
 
     def _missing_trees(self, root: str) -> bool:
         """Whether trees at or below a tree are missing."""
@@ -368,7 +395,7 @@ class Mirror:
         found = self.object(commit)
         if found.kind != "commit":
             raise NotThere(f"{commit} is a {found.kind} and not a commit", "name a branch, a tag or a commit")
-        oid = found.data.partition(b"\n")[0].removeprefix(b"tree ").decode("ascii", "replace")
+        oid = _tree_of(found.data)
         done: list[str] = []
         for part in path.split("/") if path else ():
             tree = self.object(oid)
@@ -605,6 +632,11 @@ def parsed_tree(data: bytes, size: int) -> list[Entry]:
         entries.append(Entry(mode, data[end + 1 : end + 1 + size].hex(), data[space + 1 : end]))
         at = end + 1 + size
     return entries
+
+
+def _tree_of(commit: bytes) -> str:
+    """The tree of a raw commit."""
+    return commit.partition(b"\n")[0].removeprefix(b"tree ").decode("ascii", "replace")
 
 
 def parents_of(commit: bytes) -> tuple[str, ...]:

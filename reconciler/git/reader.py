@@ -24,7 +24,7 @@ from time import monotonic
 
 from manifests.kinds.source import Source
 from manifests.load import Sources, declared_source
-from manifests.problems import Code, Problem
+from manifests.problems import Code, ManifestErrors, Problem
 from manifests.source.directory import SourceTree, digest, read_tree
 from manifests.source.git_url import GitUrl
 from manifests.source.local import LocalDocuments, read_local
@@ -107,7 +107,8 @@ class GitReader:
     _failures: int = 0
     _hurried: bool = False
     _in_force: str = ""
-    _refused: tuple[Head, Source | None, GitError] | None = None
+    _refused: tuple[Head, GitError] | None = None
+    _judge_again: bool = False
     _stop: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -125,8 +126,10 @@ class GitReader:
         self._stop.set()
 
     def start_from(self, commit: str) -> None:
-        """The commit that was in force when this process began: a history without it is a rewritten one."""
+        """The commit that was in force when this process began: what was read already is judged again, because its history may lack it."""
         self._in_force = commit.partition("-")[0]
+        if self.head is not None and self.head.commit != self._in_force:
+            self._judge_again, self._due = True, 0.0
 
     def commit(self) -> str:
         """The commit of the last answer of `read`; while the remote cannot be read, or its commit is refused, the newest known one."""
@@ -154,14 +157,21 @@ class GitReader:
         with self._lock:
             local = None if self.instance_file is None else read_local(self.instance_file, self.directory)
             if self._local is None or local is None or local.revision != self._local.revision:
-                settings = None if local is None else declared_source(local)
-                if settings != self._settings:
-                    self._settings, self._due = settings, 0.0
+                self._take_settings(local)
             self._local = local
             if self._read is None or self._hurried or self.steady() >= self._due:
                 self._hurried = False
                 self._read = self._poll()
             return Sources(self._read.tree, local)
+
+    def _take_settings(self, local: LocalDocuments | None) -> None:
+        """What local documents say about the remote. While they are invalid, what they said before counts; they are reported elsewhere."""
+        try:
+            settings = None if local is None else declared_source(local)
+        except ManifestErrors:
+            return
+        if settings != self._settings:
+            self._settings, self._due, self._judge_again = settings, 0.0, True
 
     def _poll(self) -> Read:
         """Ask the remote, and read what is new. A failure is an answer with a problem."""
@@ -196,9 +206,8 @@ class GitReader:
     def mirror(self) -> Mirror:
         """Our mirror of the remote, with what local documents say about it."""
         source = self._settings
-        if (
-            source is None or source.parsed.remote != self.url.remote
-        ):  # a credential goes only where the operator sends it
+        if source is None or source.parsed.remote != self.url.remote:
+            # A credential goes only where the operator sends it.
             return Mirror(self.directory, self.url.remote, Access(), TIMEOUT, self._stop)
         return Mirror(self.directory, self.url.remote, access_of(source), int(source.timeout) / SECOND, self._stop)
 
@@ -206,16 +215,19 @@ class GitReader:
         """The newest commit, read. Raises GitError, ProviderError."""
         head = mirror.head(self.url.ref)
         before = self._read
-        if before is not None and before.revision is not None and head == self.head:
+        same = before is not None and before.revision is not None and head == self.head
+        if before is not None and same and not self._judge_again:
             with suppress(Damaged):  # then it is fetched again
                 self._check(mirror, head)
                 return before
-        if self._refused is not None and self._refused[:2] == (head, self._settings):
-            raise self._refused[2]  # what is wrong is in the commit, and it is the same one
+        if self._judge_again:
+            self._refused, self._judge_again = None, False
+        if self._refused is not None and self._refused[0] == head:
+            raise self._refused[1]  # what is wrong is in the commit, and it is the same one
         try:
             return self._of(mirror, head)
         except Unusable as error:
-            self._refused = (head, self._settings, error)
+            self._refused = (head, error)
             raise
 
     def _of(self, mirror: Mirror, head: Head) -> Read:

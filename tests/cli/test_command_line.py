@@ -91,7 +91,7 @@ def test_no_words_print_help_and_are_a_wrong_command_line(reconcile):
         (["m", "--once", "--timeout", "10"], "'10' is not a duration"),
         (["m", "--once", "--timeout", "soon"], "90s, 10m or 1h30m"),
         (["plan"], "PATH is missing"),
-        (["apply"], "Missing argument 'PATH'"),
+        (["apply"], "PATH is missing"),
         (["plan", "m", "--detailed-exit-code"], "--detailed-exitcode"),
         (["apply", "m"], "--yes, which does not ask"),
         (["destroy", "m"], "--yes, which does not ask"),

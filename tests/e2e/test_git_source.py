@@ -92,7 +92,7 @@ class Host:
         for entry in Path("/proc").iterdir():
             if entry.name.isdecimal():
                 try:
-                    words = (entry / "cmdline").read_text().split("\0")
+                    words = (entry / "cmdline").read_text(errors="replace").split("\0")
                     if "serve.py" in words and str(self.base) in os.readlink(entry / "cwd"):
                         yield int(entry.name), words[-2]
                 except OSError:
@@ -143,6 +143,38 @@ def test_a_daemon_follows_a_branch_and_keeps_the_last_good_commit(host: Host) ->
     assert code == 0
     assert good[:12] in events
     assert broken[:12] in events
+
+
+def test_a_force_push_is_followed_and_is_an_event(host: Host) -> None:
+    with host.daemon():
+        eventually(lambda: host.running() == ["one"])
+        old = git("rev-parse", "HEAD", at=host.upstream.work)
+        git("commit", "-q", "--amend", "-m", "other", at=host.upstream.work)
+        new = host.upstream.commit({"set/web.yaml": WEB % "two"})
+        eventually(lambda: host.running() == ["two"])
+    _, out = host.run("events", "--instance-id", host.id)
+    assert f"commit {new} does not follow commit {old}" in out
+    assert "force-push" in out
+
+
+def test_a_held_force_push_is_held_over_restarts(host: Host) -> None:
+    host.declare(f"url: '{host.upstream.url}//set?ref=main', requireFastForward: true")
+    assert host.here("--once")[0] == 0
+    old = git("rev-parse", "HEAD", at=host.upstream.work)
+    git("commit", "-q", "--amend", "-m", "other", at=host.upstream.work)
+    new = host.upstream.commit({"set/web.yaml": WEB % "two"})
+    code, out = host.here("--once")
+    assert code == 8, out
+    assert old in out
+    assert new in out
+    assert host.running() == ["one"]
+    with host.daemon():
+        eventually(lambda: host.status()["live"])
+        assert [hold["rule"] for hold in host.status()["holds"]] == ["SourceUnreadable"]
+        assert host.running() == ["one"]
+    host.declare(f"url: '{host.upstream.url}//set?ref=main'")
+    assert host.here("--once")[0] == 0
+    assert host.running() == ["two"]
 
 
 def test_commits_elsewhere_cause_no_action(host: Host) -> None:
@@ -326,3 +358,28 @@ def test_a_remote_that_hangs_delays_neither_health_nor_the_end(host: Host) -> No
             process.communicate(timeout=PATIENCE)
         assert process.returncode == 143
         assert time.monotonic() - begun < 12
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("url: 'https://h/r.git'", "git+https://"),
+        ("url: 'git+ssh://git@h/r.git'", "git+ssh needs sshKey"),
+        ("url: 'git+file:///r.git', interval: 1s", "10s"),
+        ("url: 'git+https://h/r.git', knownHosts: /x", "knownHosts does nothing"),
+    ],
+)
+def test_a_source_that_cannot_be_meant_is_invalid(host: Host, source: str, message: str) -> None:
+    host.declare(source)
+    code, out = host.here("validate")
+    assert code == 3, out
+    assert message in out
+
+
+def test_without_path_and_source_path_is_missing(host: Host) -> None:
+    file = host.local / "host.yaml"
+    file.write_text(file.read_text().partition(", source:")[0] + "}\n")
+    for words in (("--once",), ("plan",), ("validate",), ("status",), ("apply", "--yes")):
+        code, out = host.here(*words)
+        assert code == 64, out
+        assert "PATH is missing" in out

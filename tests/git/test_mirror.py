@@ -54,6 +54,23 @@ def test_only_the_path_is_fetched(tmp_path: Path, upstream: Upstream) -> None:
         assert len(mirror.present()) < 15
 
 
+def test_a_forge_that_allows_few_filters_sends_only_the_path(tmp_path: Path, upstream: Upstream) -> None:
+    for name, value in (
+        ("allow", "false"),
+        ("blob:none.allow", "true"),
+        ("tree.allow", "true"),
+        ("tree.maxDepth", "0"),
+    ):
+        git("config", f"uploadpackfilter.{name}", value, at=upstream.bare)
+    upstream.commit({f"wide/{number}/{number}.bin": os.urandom(4096) for number in range(200)})
+    mirror = upstream.mirror(tmp_path)
+    assert contents(mirror, "main", "deploy/prod")["a.yaml"] == b"one\n"
+    upstream.commit({"deploy/prod/a.yaml": "two\n"})
+    assert contents(mirror, "main", "deploy/prod")["a.yaml"] == b"two\n"
+    with mirror:
+        assert len(mirror.present()) < 20
+
+
 @pytest.mark.parametrize("annotated", [True, False])
 def test_a_tag_names_its_commit(tmp_path: Path, upstream: Upstream, annotated: bool) -> None:
     commit = git("rev-parse", "HEAD", at=upstream.work)

@@ -332,3 +332,16 @@ def test_a_credential_goes_only_to_its_own_remote(tmp_path: Path, upstream: Upst
         assert Code.SOURCE_UNREADABLE in codes(elsewhere.read())
         token.unlink()
         assert Code.SOURCE_UNREADABLE in codes(polled(reader))
+
+
+def test_what_is_in_force_is_judged_again_when_local_documents_change(tmp_path: Path, upstream: Upstream) -> None:
+    local = local_documents(tmp_path, f"url: '{upstream.url}//set?ref=main'")
+    judged: list[object] = []
+    reader = upstream.reader(tmp_path, "//set?ref=main", local)
+    reader.checks = (lambda _mirror, _head, source: judged.append(source),)
+    reader.read()
+    polled(reader)
+    assert len(judged) == 1
+    local.write_text(local.read_text().replace("main'", "main', timeout: 30s"))
+    reader.read()
+    assert len(judged) == 2

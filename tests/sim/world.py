@@ -32,6 +32,7 @@ from reconciler.shell.daemon_view import DaemonView
 from reconciler.shell.host_facts import InstanceTimeProber, InstanceTimeRuntime
 from reconciler.shell.instance_clock import InstanceClock
 from reconciler.shell.loop import Loop
+from reconciler.shell.manifest_reload import READ_SOURCE
 from reconciler.shell.parts import Parts
 from reconciler.shell.providers import Providers
 from reconciler.shell.report.summary import Summary
@@ -116,6 +117,18 @@ class Script:
 
     def same(self) -> bool:
         return not self.broken
+
+    def news(self) -> tuple[str, ...]:
+        return ()
+
+    def due_in(self) -> int:
+        return READ_SOURCE
+
+    def hurry(self) -> None:
+        """It is read whenever the loop asks."""
+
+    def close(self) -> None:
+        """Nothing waits."""
 
 
 class World:
