@@ -170,14 +170,20 @@ class Served:
         return self.handler.seen
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *_: object) -> None:
+        """A client that was killed has closed its connection."""
+
+
 @contextmanager
 def served(root: Path, token: str = "", instead: Callable[[Answers], bool] | None = None) -> Iterator[Served]:
     handler = type("Handler", (Answers,), {"root": root, "token": token, "instead": instead, "seen": []})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server = _Server(("127.0.0.1", 0), handler)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(CERTIFICATE)
     server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
-    server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
     thread.start()
     try:
