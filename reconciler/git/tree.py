@@ -8,6 +8,7 @@ them, and because git checks nothing that is not checked out.
 
 import os
 import posixpath
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -25,6 +26,8 @@ from reconciler.git.mirror import Entry, Mirror, number, parsed_tree
 
 LINKS = 40
 """Most links that lead from a name to a file, as in the kernel."""
+LINKS_OF_SET = 1_000
+"""Most links of a set."""
 NAMED_FILES = 10_000
 """Most files of a directory that a manifest names."""
 NAMED_BYTES = 256 * 1024 * 1024
@@ -44,12 +47,17 @@ class Listing:
         entries: files, links and submodules by their names, relative to the set.
         links: the target of each link, as it is written.
         files_outside: links that lead to a file of the repository that is not in the set.
+        order: all names, sorted.
     """
 
     tree: str
     entries: dict[str, Entry]
     links: dict[str, str]
     files_outside: frozenset[str] = field(default_factory=frozenset)
+    order: list[str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "order", sorted(self.entries))
 
     def leads_to(self, name: str) -> str | None:
         """Where a name is in the set when all links are followed; None when it leaves the set or never ends. The root is empty."""
@@ -78,8 +86,9 @@ class Listing:
     def below(self, name: str) -> list[str]:
         """The names of everything at or below a place."""
         if not name:
-            return list(self.entries)
-        return [other for other in self.entries if other == name or other.startswith(f"{name}/")]
+            return self.order
+        begin, end = bisect_left(self.order, f"{name}/"), bisect_left(self.order, f"{name}0")  # '0' comes after '/'
+        return [name, *self.order[begin:end]] if name in self.entries else self.order[begin:end]
 
 
 def listing(mirror: Mirror, commit: str, path: str) -> Listing:
@@ -96,8 +105,12 @@ def listing(mirror: Mirror, commit: str, path: str) -> Listing:
             raise Unusable(f"'{printable(name)}' is a name that git does not allow", "remove it from the repository")
         named[name] = entry
     found = [name for name, entry in named.items() if entry.mode == _LINK]
+    if len(found) > LINKS_OF_SET:
+        raise Unusable(f"the directory has more than {LINKS_OF_SET} links", "replace links by files")
     contents = mirror.blobs([named[name].oid for name in found], limit=os.pathconf("/", "PC_PATH_MAX")) if found else {}
-    links = {name: os.fsdecode(contents[named[name].oid] or b"/") for name in found}
+    # A target that no link of this host can have counts as one that leaves the set.
+    raw = {name: contents[named[name].oid] or b"/" for name in found}
+    links = {name: "/" if b"\0" in target else os.fsdecode(target) for name, target in raw.items()}
     made = Listing(tree, named, links)
     outside = frozenset(
         name for name in found if made.leads_to(name) is None and _is_file(mirror, commit, path, name, links)
@@ -132,6 +145,7 @@ def wanted(found: Listing) -> Wanted:
     """The manifests of a set, by the rules of `manifests/source/directory.py`."""
     names: dict[str, None] = {}
     problems: list[Problem] = []
+    entered: set[str] = set()
     for name, entry in found.entries.items():
         parts = name.split("/")
         if any(is_skipped(part) for part in parts):
@@ -144,7 +158,7 @@ def wanted(found: Listing) -> Wanted:
             message = f"directories are nested more than {DIRECTORY_DEPTH} deep"
             problems.append(Problem(printable(name), 0, 0, Code.TOO_MANY_FILES, "", message))
         elif entry.mode == _LINK:
-            problems += _linked(found, name, names)
+            problems += _linked(found, name, names, entered)
         elif name.casefold().endswith(SUFFIXES):
             names[name] = None
     if len(names) > FILES:
@@ -154,7 +168,7 @@ def wanted(found: Listing) -> Wanted:
     return Wanted(tuple(names), tuple(problems))
 
 
-def _linked(found: Listing, name: str, names: dict[str, None]) -> list[Problem]:
+def _linked(found: Listing, name: str, names: dict[str, None], entered: set[str]) -> list[Problem]:
     """Add a link, and the manifests that it leads to. A link out of the set is a problem where the reader would follow it."""
     target = found.leads_to(name)
     is_manifest = name.casefold().endswith(SUFFIXES)
@@ -170,9 +184,13 @@ def _linked(found: Listing, name: str, names: dict[str, None]) -> list[Problem]:
         if is_manifest:
             names[target] = None
         return []
+    if target in entered:
+        names[name] = None
+        return []
     # Of a directory; the reader enters it only where it is hidden in its own place.
     below = [other for other in found.below(target) if other.casefold().endswith(SUFFIXES)]
     if below:
+        entered.add(target)
         names[name] = None
         names.update(dict.fromkeys(other for other in below if found.entries[other].mode in {_FILE, _PROGRAM}))
     return []

@@ -205,6 +205,20 @@ def test_links_that_leave_the_set_are_refused(reader: GitReader, upstream: Upstr
         assert not path.is_symlink() or str(path.resolve()).startswith(str(reader.directory))
 
 
+@pytest.mark.parametrize("target", [b"", b"a\0b.yaml", b"x" * 5000])
+def test_links_that_no_host_can_have_are_refused(reader: GitReader, upstream: Upstream, target: bytes) -> None:
+    blob = git("hash-object", "-w", "--stdin", at=upstream.work, stdin=target)
+    upstream.index_entry("120000", blob, "set/link.yaml")
+    assert codes(reader.read()) <= {Code.LINK_LEAVES_TREE, Code.SOURCE_UNREADABLE}
+    assert reader.read().problems
+
+
+def test_many_links_are_refused_at_once(reader: GitReader, upstream: Upstream) -> None:
+    upstream.commit({f"set/l{number}": "-> below" for number in range(1001)})
+    (problem,) = reader.read().problems
+    assert "more than 1000 links" in problem.message
+
+
 def test_a_link_to_a_file_that_is_no_manifest_does_not_matter(reader: GitReader, upstream: Upstream) -> None:
     upstream.commit({"README.md": "text\n", "set/README.md": "-> ../README.md"})
     assert reader.read().problems == ()
