@@ -216,7 +216,8 @@ class GitReader:
         """The newest commit, read. Raises GitError, ProviderError."""
         head = mirror.head(self.url.ref)
         before = self._read
-        if before is not None and before.revision is not None and head == self.head and not self._judge_again:
+        same = before is not None and before.revision is not None and head == self.head
+        if before is not None and same and not self._judge_again:
             with suppress(Damaged):  # then it is fetched again
                 self._check(mirror, head)
                 return before

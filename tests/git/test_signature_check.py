@@ -143,3 +143,12 @@ def test_an_unsigned_rewritten_history_is_reported_once_by_its_signature(host):
     host.commit(4, signed=True)
     assert host.read() == ("# 4\n", [])
     assert len([said for said in host.reader.news() if "force-push" in said]) == 1
+
+
+def test_a_key_that_is_removed_refuses_the_commit_that_was_read(host, tmp_path):
+    host.commit(1, signed=True)
+    assert host.read() == ("# 1\n", [])
+    host.repository.file("signers", SshKey(tmp_path, "bob").public)
+    assert host.read() == REFUSED
+    host.repository.file("signers", host.key.public)
+    assert host.read() == ("# 1\n", [])
