@@ -22,7 +22,7 @@ from reconciler.core.notices.codec import Remembered
 from reconciler.core.notices.commits import Row
 from reconciler.core.notices.model import Notice, Phase
 from reconciler.core.notices.outbox import Queue
-from reconciler.core.notices.symptoms import symptoms
+from reconciler.core.notices.symptoms import symptoms, undecided
 from reconciler.forge.protocol import COMMIT, CommitStatus, Forge, short
 from reconciler.forge.protocol import State as ForgeState
 from reconciler.notify.sender import Sender
@@ -145,7 +145,7 @@ class Dispatcher:
 
     def _decide(self, remembered: Remembered, tick: Tick, informed: Informed, now: Now) -> tuple[Remembered, int]:
         found = symptoms(tick.decision, tick.desired)
-        followed = incidents.follow(remembered.state, found, tick.commit, now)
+        followed = incidents.follow(remembered.state, found, tick.commit, now, undecided(tick.decision))
         state, wake_at = followed.state, followed.wake_at
         name, text = commits.outcome(tick.decision, found, state)
         notices = followed.notices

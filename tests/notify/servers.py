@@ -154,9 +154,10 @@ def mailbox(tls: Path | None = None, *, implicit: bool = False, password: str = 
 
     async def end() -> None:
         server.close()
-        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
             task.cancel()
-        await asyncio.sleep(0.05)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     try:
         yield box

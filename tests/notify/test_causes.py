@@ -71,6 +71,19 @@ def test_the_end_of_a_cause_is_one_notice_too(twenty):
     assert began.id != over.id
 
 
+def test_a_cause_is_not_over_while_its_objects_are_unknown(twenty):
+    watched = Watched(twenty)
+    watched.run(3 * MINUTE)
+    die(twenty)
+    watched.run(5 * MINUTE)
+    twenty.apps.lies["*", "readiness"] = ProbeValue.UNKNOWN
+    watched.run(10 * MINUTE)
+    assert watched.ops.titles == ["began: 20 workloads are not healthy"]
+    twenty.apps.lies.clear()
+    watched.run(5 * MINUTE)
+    assert watched.ops.titles[1:] == ["over: 20 workloads are not healthy"]
+
+
 def test_a_later_failure_is_a_notice_of_its_own_while_an_old_one_lasts(twenty):
     watched = Watched(twenty)
     watched.run(3 * MINUTE)

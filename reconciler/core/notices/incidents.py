@@ -70,7 +70,9 @@ class Followed:
     wake_at: int = FOREVER
 
 
-def follow(state: State, symptoms: Iterable[Symptom], commit: str, now: Now) -> Followed:
+def follow(
+    state: State, symptoms: Iterable[Symptom], commit: str, now: Now, undecided: frozenset[str] = frozenset()
+) -> Followed:
     """Sort the symptoms of a decision into incidents, and make the notices that are due.
 
     Args:
@@ -78,13 +80,15 @@ def follow(state: State, symptoms: Iterable[Symptom], commit: str, now: Now) -> 
         symptoms: all symptoms of the decision.
         commit: of the manifests in force, for the text; may be empty.
         now: the time of the decision.
+        undecided: objects of which it is not known whether they still have their symptoms; they keep them.
     """
     by_cause: dict[tuple[str, str], dict[str, Symptom]] = {}
     for symptom in symptoms:
         by_cause.setdefault((symptom.kind, symptom.revision), {})[symptom.object] = symptom
     closed = tuple(row for row in state.closed if elapsed(row.at, now) < RETURNS)
     incidents = [
-        _present(incident, by_cause.get((incident.kind, incident.revision), {}), now) for incident in state.open
+        _present(incident, by_cause.get((incident.kind, incident.revision), {}), undecided, now)
+        for incident in state.open
     ]
     known = {(incident.kind, incident.revision, name) for incident in incidents for name in incident.members}
     for (kind, revision), found in sorted(by_cause.items()):
@@ -103,13 +107,15 @@ def follow(state: State, symptoms: Iterable[Symptom], commit: str, now: Now) -> 
     return out
 
 
-def _present(incident: Incident, found: Mapping[str, Symptom], now: Now) -> Incident:
+def _present(incident: Incident, found: Mapping[str, Symptom], undecided: frozenset[str], now: Now) -> Incident:
     """The incident with what its members show now. Before the first notice, members without a symptom are forgotten."""
     members: dict[str, Member] = {}
     for name, member in incident.members.items():
         symptom = found.get(name)
         if symptom is not None:
             members[name] = Member(symptom.message, symptom.next_step, symptom.operator)
+        elif incident.reported is not None and name in undecided:
+            members[name] = member
         elif incident.reported is not None:
             members[name] = member if member.gone is not None else member._replace(gone=instant(now))
     return incident if members == incident.members else incident._replace(members=members)

@@ -103,6 +103,11 @@ def symptoms(decision: Decision, desired: Desired) -> tuple[Symptom, ...]:
     return tuple(sorted(found.values()))
 
 
+def undecided(decision: Decision) -> frozenset[str]:
+    """The workloads of which it is not known how many replicas are available: the absence of a symptom says nothing about them."""
+    return frozenset(row.key for row in decision.status.workloads if row.unknown or row.condition is Condition.UNKNOWN)
+
+
 def _all(decision: Decision, desired: Desired) -> Iterator[Symptom]:
     unknown = set(decision.status.unknown)
     yield from _providers(decision)
