@@ -14,6 +14,7 @@ from hashlib import sha256
 from manifests.gc_pause import collector_paused
 from manifests.problems import Code, ManifestErrors, Problem, Where
 from manifests.resolve.ciphertext import encrypted_file
+from manifests.resolve.encrypted_paths import encrypted_paths
 from manifests.resolve.pod import TemplateSupport
 from manifests.resolve.provider import KnownTypes, SettingsModel
 from manifests.resolve.resolver import Resolved, any_field, resolve
@@ -130,7 +131,7 @@ def resolve_sources(
             raise
         except Exception as error:  # manifests that break the resolver must not end a daemon
             raise ManifestErrors([*problems, internal_problem(Where(".", 0, 0), error)]) from error
-        outside = _links_out_of_the_tree(resolved.desired)
+        outside = [*_links_out_of_the_tree(resolved.desired), *_secrets_out_of_the_tree(resolved.desired)]
     if outside:
         raise ManifestErrors([*outside, *resolved.warnings])
     return resolved
@@ -196,4 +197,17 @@ def _links_out_of_the_tree(value: Desired) -> list[Problem]:
             message = f"{workload.key}: {path}: a link leads from '{directory}' out of the manifests' directory"
             hint = "replace the link with the directory itself"
             problems.append(Problem(where.file, where.line, where.column, Code.LINK_LEAVES_TREE, path, message, hint))
+    return problems
+
+
+def _secrets_out_of_the_tree(value: Desired) -> list[Problem]:
+    """Encrypted files that a link leads out of the tree: a manifest must not have other files of the host read."""
+    root = os.path.realpath(value.root)
+    problems = []
+    for path, where in encrypted_paths(value).items():
+        real = os.path.realpath(os.path.join(root, path))
+        if not real.startswith(root.rstrip("/") + "/"):
+            message = f"a link leads from the encrypted file '{path}' out of the manifests' directory"
+            hint = "replace the link with the file itself, or write its absolute path in a local document"
+            problems.append(Problem(where.file, where.line, where.column, Code.LINK_LEAVES_TREE, "", message, hint))
     return problems
