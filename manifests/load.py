@@ -17,6 +17,7 @@ from manifests.kinds.source import Source
 from manifests.kinds.validate import validate
 from manifests.problems import Code, ManifestErrors, Problem, Where
 from manifests.resolve.ciphertext import encrypted_file
+from manifests.resolve.encrypted_paths import encrypted_paths
 from manifests.resolve.pod import TemplateSupport
 from manifests.resolve.provider import KnownTypes, SettingsModel
 from manifests.resolve.resolver import Resolved, any_field, resolve
@@ -128,7 +129,7 @@ def resolve_sources(
                 problems=problems,
                 confined=confined,
                 enforce=enforce,
-                secret_files=partial(_secret_file, sources.tree.root) if check_files else None,
+                secret_files=partial(_secret_file, sources.tree) if check_files else None,
             )
         except ManifestErrors:
             raise
@@ -137,6 +138,7 @@ def resolve_sources(
         outside = [
             *_unprovided(sources.tree, resolved.desired, template_support),
             *_links_out_of_the_tree(resolved.desired),
+            *_secrets_out_of_the_tree(resolved.desired),
         ]
     if outside:
         raise ManifestErrors([*outside, *resolved.warnings])
@@ -167,10 +169,13 @@ def load_tree(
     )
 
 
-def _secret_file(root: str, path: str) -> bytes | str:
+def _secret_file(tree: SourceTree, path: str) -> bytes | str:
     """The content of an encrypted file of the tree, or why it cannot be used."""
+    failed = tree.provide(path)
+    if failed:
+        return f"cannot be read from the source: {failed}"
     try:
-        with open_below(root, path) as file:
+        with open_below(tree.root, path) as file:
             return file.read(MAX_BYTES + 1)
     except OSError as error:
         return f"cannot be read: {(error.strerror or type(error).__name__).lower()}"
@@ -207,6 +212,8 @@ def _unprovided(tree: SourceTree, value: Desired, support: TemplateSupport) -> l
         for probe in (container.startup, container.liveness, container.readiness):
             if probe is not None and probe.tls is not None and probe.tls.ca_file:
                 named.setdefault(os.path.normpath(probe.tls.ca_file), workload.where)
+    for path, where in encrypted_paths(value).items():
+        named.setdefault(path, where)
     problems = []
     for path, where in named.items():
         failed = tree.provide(path)
@@ -248,4 +255,17 @@ def _links_out_of_the_tree(value: Desired) -> list[Problem]:
             message = f"{workload.key}: {path}: a link leads from '{directory}' out of the manifests' directory"
             hint = "replace the link with the directory itself"
             problems.append(Problem(where.file, where.line, where.column, Code.LINK_LEAVES_TREE, path, message, hint))
+    return problems
+
+
+def _secrets_out_of_the_tree(value: Desired) -> list[Problem]:
+    """Encrypted files that a link leads out of the tree: a manifest must not have other files of the host read."""
+    root = os.path.realpath(value.root)
+    problems = []
+    for path, where in encrypted_paths(value).items():
+        real = os.path.realpath(os.path.join(root, path))
+        if not real.startswith(root.rstrip("/") + "/"):
+            message = f"a link leads from the encrypted file '{path}' out of the manifests' directory"
+            hint = "replace the link with the file itself, or write its absolute path in a local document"
+            problems.append(Problem(where.file, where.line, where.column, Code.LINK_LEAVES_TREE, "", message, hint))
     return problems

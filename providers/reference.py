@@ -20,7 +20,7 @@ _INTRODUCTION = """\
 # Provider types
 
 The fields of `spec.settings` in a Provider document, for each built-in `spec.type`. Other packages can add types: see
-[providers.md](providers.md). A secret is always a reference: `{env: NAME}` or `{file: /absolute/path}`. Types that begin with
+[providers.md](providers.md). A secret is always a reference, see [secrets.md](secrets.md): `{env: NAME}`, `{file: /absolute/path}` or another one of its forms. Types that begin with
 `memory-` keep everything in the process: use them to try manifests and for tests.
 """
 

@@ -105,7 +105,7 @@ def test_a_sealed_secret_is_one_problem(tmp_path):
     assert "SealedSecret" in only(write(tmp_path, {**GOOD, "sealed.yaml": text})).message
 
 
-def test_a_sops_file_beside_manifests_is_data_only_where_a_reference_names_it(tmp_path):
+def test_a_sops_file_beside_manifests_is_data_where_it_is_named(tmp_path):
     data = f"db:\n  password: {SOPS}\nsops:\n  mac: {SOPS}\n  version: 3.11.0\n"
     engine = {"providers.yaml": ENGINE_PROVIDERS}
     web = WORKLOAD.replace("- name: app", "- name: app\n          image: shop/web:1")

@@ -1,11 +1,13 @@
 """References to encrypted files, checked without an identity: the file, its format and its key; and the names that the Instance defines."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from manifests.problems import Code, Problem
-from tests.manifests.trees import ENGINE_PROVIDERS, INSTANCE, WORKLOAD, problems_at, write
+from manifests.resolve.encrypted_paths import encrypted_paths
+from tests.manifests.trees import ENGINE_PROVIDERS, INSTANCE, WORKLOAD, load_path, problems_at, write
 
 ENC = "ENC[AES256_GCM,data:eA==,iv:a,tag:b,type:str]"
 SOPS_YAML = f"db:\n  password: {ENC}\nlist:\n  - {ENC}\ntls.key: {ENC}\nsops:\n  mac: {ENC}\n  version: 3.11.0\n"
@@ -70,6 +72,22 @@ def test_a_link_out_of_the_tree_is_not_followed(tmp_path):
     (tmp_path / "tree/t.age").symlink_to(tmp_path / "outside.age")
     (problem,) = problems(tmp_path, "age: {file: t.age}", {}, IDENTITY)
     assert "outside of the manifests' directory" in problem.message
+    # A run, which does not check the file itself, refuses the link too.
+    (problem,) = problems_at(tmp_path / "tree", tmp_path / "local.yaml")
+    assert (problem.code, problem.file) == (Code.LINK_LEAVES_TREE, "web.yaml")
+
+
+def test_encrypted_files_are_named_wherever_a_reference_can_stand(tmp_path):
+    web = WORKLOAD.replace("- name: app", "- name: app\n          image: shop/web:1")
+    web = web.replace("value: production", "valueFrom: {secret: {sops: {file: ./s/a.yaml, key: a}}}")
+    headers = "httpHeaders: [{name: A, valueFrom: {secret: {age: {file: b.age, identity: main}}}}]"
+    web = web.replace("httpGet: {path: /live, port: http}", f"httpGet: {{path: /live, port: http, {headers}}}")
+    secrets = "{sops: {file: s/a.yaml, key: a}, workload: web}, {age: {file: b.age, identity: main}, workload: web, header: A}"
+    write(tmp_path, {"local.yaml": f"{instance(f'{IDENTITY}, secrets: [{secrets}]')}---\n{ENGINE_PROVIDERS}"})
+    desired = load_path(write(tmp_path / "tree", {"web.yaml": web}), tmp_path / "local.yaml")
+    settings = {"apiKey": {"sops": {"file": "c.env", "key": "K"}, "env": None}, "other": {"file": "/d"}}
+    provider = replace(desired.providers[0], settings=settings)
+    assert list(encrypted_paths(replace(desired, providers=(provider,)))) == ["s/a.yaml", "b.age", "c.env"]
 
 
 @pytest.mark.parametrize(
