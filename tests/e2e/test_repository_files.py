@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from providers.errors import Gone
 from providers.testing.checks import wait_until
 from tests.e2e.test_engine_containers import Machine
 from tests.providers.runtime.docker.bench import Bench
@@ -65,6 +66,18 @@ class Files(Machine):
         (self.tree / "one.conf").write_text("#!/bin/sh\nexit 5\n")
         (self.tree / "app.env").write_text("GREETING='hello # there'  # a comment\n")
         self.write(MANIFESTS.format(id=bench.instance, socket=bench.socket, image=IMAGE, network=NETWORK))
+
+    def once(self) -> str:
+        code, said = self.run("--once", "--timeout", "90s")
+        assert code == 0, said
+        return said
+
+    def state(self, name: str) -> dict:
+        """As of a container that is down, when it was removed after it was listed."""
+        try:
+            return super().state(name)
+        except Gone:
+            return {"Running": False}
 
     @property
     def name(self) -> str:
