@@ -64,8 +64,9 @@ def hold(desired: Desired, ledger: Ledger, pruning: Pruning, obj: str, action: s
         next_step = "run on the root directory of the manifests"
         return Hold(obj, action, Rule.INCOMPLETE_SOURCE, message, next_step=next_step)
     if pruning.read_at == NEVER_READ:
-        message = f"{obj} is in no stored manifest, but the manifests themselves are invalid and may declare it"
-        return Hold(obj, action, Rule.ABSENCE_UNPROVEN, message, next_step="correct the manifests")
+        message = f"{obj} is in no stored manifest, but those at the source are invalid or wait, and may declare it"
+        next_step = "correct the manifests, or let new commits come into force"
+        return Hold(obj, action, Rule.ABSENCE_UNPROVEN, message, next_step=next_step)
     if not same_set(ledger.source, desired.source):
         before = ledger.source or "an unknown source (the ledger was lost)"
         message = f"the inventory was made from {before}, but this run reads {desired.source}"
