@@ -15,6 +15,7 @@ from manifests.values.limits import (
     DEFAULT_ESCALATION,
     DEFAULT_MASS_FAILURE,
     DEFAULT_RESTARTS,
+    Approve,
     Escalation,
     MassFailure,
     Mode,
@@ -317,7 +318,8 @@ class Guard:
     """Global limits. `deny` holds keys of objects on which no action is taken.
 
     `exec_commands` are the beginnings of argument lists that exec probes may run; None = any. `policy` judges the manifests while they
-    are resolved, and templates of earlier revisions before a container is created from one.
+    are resolved, and templates of earlier revisions before a container is created from one. `approve` are the classes of changes that
+    an operator must approve.
     """
 
     suspend: bool = False
@@ -328,6 +330,7 @@ class Guard:
     mass_failure: MassFailure = DEFAULT_MASS_FAILURE
     windows: tuple[Window, ...] = ()
     policy: Policy = field(default=DEFAULT_POLICY, repr=False)
+    approve: frozenset[Approve] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,7 +376,9 @@ class Desired:
     working directories of containers are relative to. `services_of` lists, for each workload key, the (service key,
     container port) pairs that select it. `prune`, `destroy` and `take_over` are the intent of the run: they come from the
     command line or the Instance and only ever allow more removals. `former` are the workloads that are removed on purpose:
-    their drain and grace still apply. `apply_command` is the command line that applies these manifests again, for messages.
+    their drain and grace still apply. `apply_command` is the command line that applies these manifests again, for messages, `where`
+    the options that name this instance for other commands. `planned` are the items (`core/outcome`) that a run with a saved plan may
+    remove or disrupt; None = any.
     """
 
     source: str
@@ -395,6 +400,8 @@ class Desired:
     records: tuple[Record, ...] = ()
     record_lists: tuple[RecordList, ...] = ()
     apply_command: str = "reconcile apply PATH --yes"
+    where: str = ""
+    planned: frozenset[str] | None = None
 
     @property
     def zones(self) -> frozenset[tuple[str, str]]:

@@ -12,12 +12,14 @@ from manifests.values.desired import SECOND, Desired
 from manifests.values.dns import Publish
 from manifests.values.privileges import engine_sockets
 from providers.actions import CreateContainer
-from providers.facts import ContainerState, Generation, Known, ProbeFact, Probes, ProbeValue
-from reconciler.core import decide, effects
+from providers.facts import ContainerState, Generation, Known, ProbeFact, Probes, ProbeValue, fingerprint
+from reconciler.core import decide, effects, outcome
 from reconciler.core.decision import Changed, Decision, Plan, Planned
 from reconciler.core.dns import target_health
 from reconciler.core.health import belief
-from reconciler.core.model.instant import FOREVER, Now
+from reconciler.core.limits.approval_classes import Change
+from reconciler.core.model.approval import Approval
+from reconciler.core.model.instant import FOREVER, Now, instant
 from reconciler.core.model.observed import NEVER_READ, Observed
 from reconciler.core.model.reasons import Rule
 from reconciler.core.model.spec import Answer
@@ -163,8 +165,19 @@ def _privileges(
     )
 
 
-def forecast(desired: Desired, observed: Observed, now: Now) -> Plan:
-    """All steps until convergence, in order, each with the steps before it."""
+def _approved(observed: Observed, changes: Sequence[Change], now: Now) -> Observed:
+    """The facts with an approval of these changes, as the operator gives it who applies the plan."""
+    items = tuple(change.item for change in changes)
+    rows = {**observed.ledger.approvals, fingerprint(*items): Approval(instant(now), items)}
+    return replace(observed, ledger=replace(observed.ledger, approvals=rows))
+
+
+def forecast(desired: Desired, observed: Observed, now: Now, *, approving: bool = False) -> Plan:
+    """All steps until convergence, in order, each with the steps before it.
+
+    Args:
+        approving: go on as if the changes of the Guard's classes were approved, and list them.
+    """
     start = now.steady
     revision = desired.revision
     desired, observed = _freeze(desired, observed, now)
@@ -175,6 +188,7 @@ def forecast(desired: Desired, observed: Observed, now: Now) -> Plan:
     known: frozenset[TargetProbe] | None = None
     changed: tuple[Changed, ...] | None = None
     first: Decision | None = None
+    approves: dict[str, Change] = {}
     truncated = f"no convergence after {DECISIONS} decisions"
     for _ in range(DECISIONS):
         decision = decide.decide(desired, observed, now)
@@ -202,6 +216,9 @@ def forecast(desired: Desired, observed: Observed, now: Now) -> Plan:
             upcoming: int | None = now.steady + 1
         else:
             upcoming = _next(decision, now) if observed is before else now.steady + 1
+        if approving and any(change.item not in approves for change in decision.unapproved):
+            approves |= {change.item: change for change in decision.unapproved}
+            observed, upcoming = _approved(observed, decision.unapproved, now), now.steady + 1
         if upcoming is None:
             truncated = ""
             break
@@ -219,5 +236,15 @@ def forecast(desired: Desired, observed: Observed, now: Now) -> Plan:
     changed = changed or ()
     privileges = _privileges(desired, first or decision, planned, changed)
     return Plan(
-        revision, tuple(planned), decision.holds, decision.waits, shown, truncated, approve, changed, privileges
+        revision,
+        tuple(planned),
+        decision.holds,
+        decision.waits,
+        shown,
+        truncated,
+        approve,
+        changed,
+        privileges,
+        outcome.of_steps([item.step for item in planned]),
+        tuple(sorted(approves.values())),
     )

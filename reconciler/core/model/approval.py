@@ -8,12 +8,14 @@ from reconciler.core.model.instant import Instant
 class Approval(NamedTuple):
     """One hash of held changes, and when it was approved, or first shown.
 
-    `items` are the digests of the changes that had this hash; None for an approved hash that no decision has shown yet.
+    `items` are the digests of the changes that had this hash; None for an approved hash that no decision has shown yet. `who`
+    approved it.
     """
 
     at: Instant
     items: tuple[str, ...] | None = None
     approved: bool = True
+    who: str = ""
 
 
 def read_approval(raw: Any) -> Approval | None:
@@ -24,5 +26,5 @@ def read_approval(raw: Any) -> Approval | None:
     """
     if raw is True:
         return None
-    at, items, approved = raw
-    return Approval(Instant(*at), None if items is None else tuple(str(item) for item in items), bool(approved))
+    at, items, approved, *who = raw  # older rows are shorter
+    return Approval(Instant(*at), None if items is None else tuple(map(str, items)), bool(approved), *map(str, who))

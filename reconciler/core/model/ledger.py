@@ -14,6 +14,7 @@ from providers.facts import Generation
 from reconciler.core.model.adopted import Adopted
 from reconciler.core.model.approval import Approval
 from reconciler.core.model.dns_memory import CheckRow, Flap, HeldTTL, NameRow, Written
+from reconciler.core.model.had_privileges import HadPrivileges
 from reconciler.core.model.instant import Instant
 from reconciler.core.model.override import Override
 from reconciler.core.model.owned import Owned
@@ -177,7 +178,7 @@ class Ledger:
     HealthCheck -> the check that decides there. flaps: `policy/target/address` -> its failures in a row. held_ttls: `provider/zone/name`,
     and the same with an address -> what resolvers may still hold of it. pointers_known: `provider/zone/` -> since when it is known what
     pointed at its names. written: `provider/zone/name type set` -> what was written there. placed: replica -> its node. unread: nodes that have not been read since the
-    places were lost -> whether anything of this instance was there before.
+    places were lost -> whether anything of this instance was there before. privileges: workload key -> what its containers have, or had.
     """
 
     grants: Mapping[str, Grant] = field(default_factory=dict)
@@ -225,3 +226,4 @@ class Ledger:
     written: Mapping[str, Written] = field(default_factory=dict)
     placed: Mapping[str, str] = field(default_factory=dict)
     unread: Mapping[str, bool] = field(default_factory=dict)
+    privileges: Mapping[str, HadPrivileges] = field(default_factory=dict)

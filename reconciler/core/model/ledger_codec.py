@@ -13,6 +13,7 @@ from reconciler.core.model import override, passed_probe, spec, weight_memory
 from reconciler.core.model.adopted import Adopted
 from reconciler.core.model.approval import read_approval
 from reconciler.core.model.dns_memory import read_check, read_flap, read_held_ttl, read_name, read_written, write_check
+from reconciler.core.model.had_privileges import read_had
 from reconciler.core.model.instant import Instant, Now, instant, read_instant
 from reconciler.core.model.ledger import (
     Absence,
@@ -112,6 +113,7 @@ _READ: Mapping[str, Any] = {
     "written": read_written,
     "placed": str,
     "unread": bool,
+    "privileges": read_had,
 }
 _WRITE: Mapping[str, Any] = {"specs": spec.write, "proven": spec.write, "checks": write_check}
 """Sections whose values JSON cannot write as they are."""
