@@ -33,6 +33,7 @@ from reconciler.intent import Intent
 from reconciler.metrics.beat import beat
 from reconciler.metrics.monitoring import Monitoring
 from reconciler.probes.engine import ProbeEngine
+from reconciler.saved_plan import StalePlan
 from reconciler.shell import daemon_view, doctor
 from reconciler.shell.clock import SystemClock
 from reconciler.shell.daemon_view import DaemonView
@@ -237,11 +238,13 @@ async def run_once(
         monitoring: takes the metrics of the run.
 
     Raises:
-        ManifestErrors, Locked, StoreError
+        ManifestErrors, Locked, StoreError, StalePlan
     """
     host = SystemClock()
     start = start_manifests(location, host, stored=False) if stored is None else stored
     loaded = start.desired
+    if intent.revision and loaded.revision != intent.revision:
+        raise StalePlan(["the manifests have changed since the plan was compared with them"])
     desired = intent.applied_to(loaded)
     state = location.state_of(desired.instance.id)
     credentials = Credentials(state, host, desired.instance.push)
@@ -283,6 +286,8 @@ async def run_once(
             runner=runner,
             remembered=_zones(loaded),
             approve=intent.approve,
+            approves=intent.approves,
+            approves_text=intent.approves_text,
             who=intent.who,
             monitor=monitoring,
             booted=clock.booted,
@@ -441,12 +446,16 @@ def _ledger_for_plan(state: Path, host: SystemClock) -> tuple[ReadOnlyMemory, In
 
 
 class MadePlan(NamedTuple):
-    """A plan, the decision that it starts from and its instant, and the view of the running process that it used, if any."""
+    """A plan, the decision that it starts from and its instant, and the view of the running process that it used, if any.
+
+    `lineage` is that of the instance's ledger; empty when it has never run.
+    """
 
     plan: Plan
     decision: Decision
     now: Now
     view: DaemonView | None
+    lineage: str = ""
 
 
 async def make_plan(
@@ -458,6 +467,7 @@ async def make_plan(
     stored: StartManifests | None = None,
     ask: Callable[[Path], str] = lambda _: "",
     untrusted: bool = False,
+    approving: bool = False,
 ) -> MadePlan:
     """The whole plan, read-only: no lock, no write, one look, one attempt per network probe that no running process has a verdict of.
 
@@ -469,6 +479,7 @@ async def make_plan(
         stored: use these stored manifests, and read none.
         ask: asks the process that holds the instance with this state directory for its present decision; empty when none answers.
         untrusted: the author of the tree is not trusted: nothing is asked, resolved or run for the tree alone (`cli/render/untrusted.py`).
+        approving: as in `forecast`.
 
     Raises:
         ManifestErrors, StoreError, Stopped
@@ -506,7 +517,7 @@ async def make_plan(
         decision, observed, now = await loop.observe_once(deadline)
         if loop.stopping is not None:
             raise Stopped(loop.stopping)
-        plan = forecast(desired, observed, now)
+        plan = forecast(desired, observed, now, approving=approving)
         if view is not None:
             plan = replace(plan, holds=(*plan.holds, *view.only_there(decision, desired.revision)))
-        return MadePlan(plan, decision, now, view)
+        return MadePlan(plan, decision, now, view, now.lineage if (state / "state.db").exists() else "")

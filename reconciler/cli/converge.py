@@ -21,7 +21,17 @@ from reconciler.cli.options import (
 )
 from reconciler.exits import Exit
 
-_SHOWN = (Exit.OK, Exit.ERROR, Exit.CHANGES, Exit.INVALID, Exit.LOCKED, Exit.UNFINISHED, Exit.MANUAL, Exit.USAGE)
+_SHOWN = (
+    Exit.OK,
+    Exit.ERROR,
+    Exit.CHANGES,
+    Exit.INVALID,
+    Exit.STALE,
+    Exit.LOCKED,
+    Exit.UNFINISHED,
+    Exit.MANUAL,
+    Exit.USAGE,
+)
 
 
 class _Program(click.Command):

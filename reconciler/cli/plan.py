@@ -27,6 +27,10 @@ Without --instance the manifests are trusted like a script: plan asks every serv
 every socket and reads every secret that they name.
 
 \b
+With --out the plan is also saved, as data for a review and for 'reconcile apply PATH --plan
+FILE', which approves what spec.approve of the Guard asks for and refuses a stale plan.
+
+\b
 Exit codes: 0 planned, 3 invalid manifests, 6 a provider cannot be read;
 with --detailed-exitcode: 2 if and only if the plan has steps.
 
@@ -36,6 +40,7 @@ Examples:
   reconcile plan manifests/ --prune --detailed-exitcode
   reconcile plan manifests/ --instance /etc/reconciler --untrusted
   reconcile plan manifests/ --instance-id my-host
+  reconcile plan manifests/ --out release.plan --expires 8h
   reconcile plan manifests/ -o json | jq '.steps[].action'
 """,
 )
@@ -47,6 +52,8 @@ Examples:
     help="For a stranger's pull request: ask only providers of local documents, resolve no secret, open no connection and run no "
     "program for the manifests at PATH, and show names only.",
 )
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Save the plan to FILE (mode 0600).")
+@click.option("--expires", type=DurationType(), metavar="DURATION", help="How long a saved plan counts; default 1h.")
 @intent_options
 @click.option(
     "--timeout",
@@ -59,13 +66,29 @@ Examples:
 @instance_option
 @state_option
 @common_options
-def plan(path: Path | None, detailed_exitcode: bool, untrusted: bool, instance_id: str, **raw: Any) -> Exit:
+def plan(
+    path: Path | None,
+    detailed_exitcode: bool,
+    untrusted: bool,
+    instance_id: str,
+    out: Path | None,
+    expires: int | None,
+    **raw: Any,
+) -> Exit:
     """Show the steps that 'reconcile --once PATH' would take, and change nothing.
 
     Every provider is read once. Beside a running process, the plan uses the process's probe verdicts, pushes and holds, and
     says how old they are. Network probes without such a verdict are tried once; without an answer their state stays unknown.
     """
     options = Options.of(raw)
+    if out is not None or expires is not None:
+        from reconciler.cli.saved import save_plan  # noqa: PLC0415  (imported when it is needed)
+
+        if out is None:
+            raise usage_error("--expires is for a plan that is saved", "add --out FILE")
+        if path is None or untrusted or instance_id:
+            raise usage_error("--out is for the manifests at PATH", "give PATH, without --untrusted and --instance-id")
+        return save_plan(path, options, out, expires, detailed=detailed_exitcode)
     if untrusted:
         if path is None or instance_id:
             raise usage_error("--untrusted is for the manifests at PATH", "give PATH, without --instance-id")

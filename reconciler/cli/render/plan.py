@@ -62,7 +62,7 @@ def _colored(line: str, paint: Paint) -> str:
 
 def plan_json(made: MadePlan, code: Exit) -> dict[str, Any]:
     """The plan's own JSON form, with its result, the exit code, the providers that cannot be read, and whose view of health counts."""
-    plan, decision, now, view = made
+    plan, decision, now, view, _ = made
     return {
         **to_json(plan, now.steady),
         "exit_code": int(code),

@@ -234,6 +234,7 @@ def decision_document(
                 "message": hold.message,
                 "until_wall": wall(hold.until),
                 "next_step": hold.next_step or None,
+                "item": hold.item or None,
                 "since_wall": wall(hold.since),
             }
             for hold in decision.holds
