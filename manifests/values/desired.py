@@ -330,7 +330,7 @@ class Guard:
     mass_failure: MassFailure = DEFAULT_MASS_FAILURE
     windows: tuple[Window, ...] = ()
     policy: Policy = field(default=DEFAULT_POLICY, repr=False)
-    approve: frozenset[Approve] = frozenset()
+    approve: frozenset[Approve] = field(default=frozenset(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -400,8 +400,8 @@ class Desired:
     records: tuple[Record, ...] = ()
     record_lists: tuple[RecordList, ...] = ()
     apply_command: str = "reconcile apply PATH --yes"
-    where: str = ""
-    planned: frozenset[str] | None = None
+    where: str = field(default="", repr=False)
+    planned: frozenset[str] | None = field(default=None, repr=False)
 
     @property
     def zones(self) -> frozenset[tuple[str, str]]:

@@ -335,8 +335,8 @@ class _Gate:
             self.pruning.classes,
             self.pruning.approvals,
             subject,
-            want.object,
-            want.id,
+            workload.key,
+            f"create replicas of revision {workload.template.revision[:8]}",
             held=want.held,
         )
 

@@ -52,12 +52,12 @@ def _of_step(step: Step) -> Iterable[Outcome]:
             yield Outcome(step.object, text, approvals.item("create", action.node, action.name, revision))
         case StopContainer() | RemoveContainer() if step.cause in PLANNED:
             text = f"end {action.name} on {action.node} ({step.cause.value})"
-            yield Outcome(step.object, text, approvals.item("container", action.node, action.expect.container))
+            yield Outcome(step.object, text, approvals.item("container", action.node, action.expect.container_id))
         case UpdateContainer() if step.cause is Reason.SETTINGS_CHANGED:
             settings = ", ".join(
                 f"{live.container} {live.cpu} {live.memory} {live.restart}".strip() for live in action.live
             )
-            item = approvals.item("update", action.node, action.expect.container, settings)
+            item = approvals.item("update", action.node, action.expect.container_id, settings)
             yield Outcome(step.object, f"update {action.name} on {action.node}: {settings}", item)
         case RemoveEndpoint() if step.cause is Reason.PRUNED:
             where = f"{action.endpoint.address}:{action.endpoint.port} from {action.provider}/{action.pool}"
