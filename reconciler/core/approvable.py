@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from manifests.values.desired import Guard
 from manifests.values.limits import Approve
 from manifests.values.privileges import engine_sockets
-from providers.facts import ProbeValue
 from reconciler.core.dns import deletions
 from reconciler.core.dns.names import Names
 from reconciler.core.dns.records import RecordDiff, show_set
@@ -103,7 +102,7 @@ def _end(snap: Snapshot, want: Want, counts: Mapping[str, Availability], found: 
         group, count = snap.roster.groups[workload.key], counts[workload.key]
         belief = next((member for member in group.members() if member.fact is fact), None)
         available = belief is not None and availability.available_at(belief, workload.min_ready) <= snap.now.steady
-        serves = available or (want.ready is ProbeValue.UNKNOWN and snap.roster.share(fact) != 0)
+        serves = belief is not None and availability.may_serve(belief) and snap.roster.share(fact) != 0
         # While another replica is being recreated, this one waits for it instead.
         alone = count.total - available <= 0 and not count.leaving
         if serves and (workload.replicas == 0 or alone):

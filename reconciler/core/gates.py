@@ -277,7 +277,7 @@ class _Gate:
         answer = self.name_floors.keep(want, workload, self.counters.ledger.grants) or self.unreviewed(want)
         if answer is not None:
             return answer
-        if available or unknown:
+        if serves and belief is not None and availability.may_serve(belief):
             answer = self.downtime(want, workload, counts.total - taken - (1 if available else 0))
         if answer is not None:
             return answer

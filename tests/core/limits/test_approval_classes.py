@@ -26,7 +26,7 @@ from reconciler.core.model.instant import Now, instant
 from reconciler.core.model.ledger_codec import from_rows, to_rows
 from reconciler.core.model.ledger_fold import Command, apply_commands
 from reconciler.core.model.reasons import Hold, Reason, Rule, Waiting
-from tests.builders import NOW, Scene, container, gone
+from tests.builders import NOW, Scene, container, down, gone
 from tests.sim.manifest import Shop, Spec, shop
 
 WEB, ONE = Spec(), Spec(replicas=1, strategy=Strategy.RECREATE, max_unavailable=1)
@@ -232,11 +232,24 @@ def test_restarts_for_health_never_wait_for_an_approval(probe: str) -> None:
     assert not [hold for hold in plans[1].holds if hold.rule is Rule.APPROVAL_REQUIRED]
 
 
-def test_a_replica_that_serves_nobody_is_no_downtime() -> None:
+def test_a_replica_that_cannot_serve_is_no_downtime() -> None:
+    desired = Shop((replace(ONE, image="v2"),), guard=DOWNTIME).desired()
+    for state in ("sick", "down"):
+        scene = Scene(ONE)
+        if state == "sick":
+            scene.sick(0)
+        else:
+            scene.change(0, down(scene.facts[0]))
+        assert Rule.APPROVAL_REQUIRED not in {hold.rule for hold in forecast(desired, scene.observed(), NOW).holds}
+
+
+def test_a_moment_without_readiness_is_no_gap_for_a_change_without_approval() -> None:
     scene = Scene(ONE)
     scene.sick(0, "readiness")
     desired = Shop((replace(ONE, image="v2"),), guard=DOWNTIME).desired()
-    assert not waiting(decide(desired, scene.observed(), NOW))
+    plan = forecast(desired, scene.observed(), NOW)
+    assert Rule.APPROVAL_REQUIRED in {hold.rule for hold in plan.holds}
+    assert StopContainer not in kinds(plan.steps)
 
 
 def test_an_unknown_replica_counts_as_one_that_serves() -> None:
