@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 import pytest
+
 from manifests.values.desired import SECOND, Guard, MassChange
 from manifests.values.limits import Approve
 from manifests.values.rollouts import Strategy
@@ -114,15 +115,19 @@ def test_nothing_of_a_class_happens_without_an_approval(cut: bool) -> None:
         assert found.before == found.after == [], point
 
 
-@pytest.mark.parametrize("name", sorted(WAITS))
-def test_an_approval_allows_what_it_names_and_nothing_else(name: str) -> None:
-    some = frozenset({name})
+@pytest.mark.parametrize("names", ["dnspolicy/old", "pool/old", "workload/web/0", "dnspolicy/old workload/old/0"])
+def test_an_approval_allows_what_it_names_and_nothing_else(names: str) -> None:
+    some = frozenset(names.split())
     wanted = undisturbed(some)
     assert allowed(wanted.after, some) == some
     assert wanted.approvals == 0
     for point in range(0, wanted.points[1], STRIDE * 2):
         found = play(some, point, late=True)
         assert (allowed(found.after, some), found.before, found.approvals) == (some, [], 0), point
+
+
+def test_a_container_that_a_name_still_publishes_waits_for_that_name() -> None:
+    assert undisturbed(frozenset({"workload/old/0"})).after == []
 
 
 @pytest.mark.parametrize("kill", [3, 11, 29])
