@@ -345,7 +345,7 @@ def check_target(file: Path, tree: Path) -> None:
             raise PlanFileError(file, "it exists and is no saved plan", "remove it, or choose another file")
 
 
-_HEAD = f'{{"kind": "{KIND}"'.encode()
+_HEAD = f'{{\n "kind": "{KIND}"'.encode()
 
 
 def write(file: Path, saved: SavedPlan) -> None:

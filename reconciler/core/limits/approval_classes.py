@@ -130,14 +130,11 @@ def hold(
     if not waiting:
         return None
     names = " and ".join(change.class_.value for change in waiting)
-    message = (
-        f"{waiting[0].text}; spec.approve of the Guard names {names}, so an operator must approve {waiting[0].item}"
-    )
+    why = f"spec.approve of the Guard names {names}, so it needs approval (hash {waiting[0].item})"
+    message = f"{waiting[0].text}; {why}"
     if given.unused:
         message += f"; the approval of {given.unused} is for other changes"
-    next_step = (
-        f"to approve {'it' if given.hash == waiting[0].item else 'all that waits'}, run: {command(desired, given)}"
-    )
+    next_step = f"to approve all that waits, run: {command(desired, given)}"
     return Hold(obj, action, Rule.APPROVAL_REQUIRED, message, next_step=next_step, held=held, item=waiting[0].item)
 
 
