@@ -163,7 +163,7 @@ def test_an_approval_is_kept_while_something_cannot_be_read() -> None:
 # --- downtime ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_only_replica_is_not_stopped_for_a_new_template_before_it_is_approved() -> None:
+def test_the_only_replica_waits_with_a_new_template_for_an_approval() -> None:
     scene = Scene(ONE)
     desired = Shop((replace(ONE, image="v2"),), guard=DOWNTIME).desired()
     plan = forecast(desired, scene.observed(), NOW)
@@ -243,7 +243,7 @@ def test_a_replica_that_cannot_serve_is_no_downtime() -> None:
         assert Rule.APPROVAL_REQUIRED not in {hold.rule for hold in forecast(desired, scene.observed(), NOW).holds}
 
 
-def test_a_moment_without_readiness_is_no_gap_for_a_change_without_approval() -> None:
+def test_a_moment_without_readiness_lets_no_unapproved_change_through() -> None:
     scene = Scene(ONE)
     scene.sick(0, "readiness")
     desired = Shop((replace(ONE, image="v2"),), guard=DOWNTIME).desired()
