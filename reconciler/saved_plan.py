@@ -26,6 +26,7 @@ from providers.facts import Known, RecordKey, fingerprint
 from reconciler.core.decision import Plan
 from reconciler.core.limits.approval_classes import policy_digest
 from reconciler.core.model.observed import Observed
+from reconciler.core.model.reasons import Rule
 from reconciler.core.outcome import Outcome
 
 FORMAT = 1
@@ -44,6 +45,9 @@ SKEW = 300 * SECOND
 """How much the clocks of the hosts that make and apply a plan may differ (ns)."""
 
 NEXT_STEP = "next step: make a new plan with 'reconcile plan PATH --out FILE', and review it"
+
+_HEALTH = frozenset({Rule.BUDGET, Rule.RESTART_IN_PROGRESS, Rule.LAST_MEMBER, Rule.LAST_RECORD, Rule.PANIC, Rule.BUSY})
+"""Holds by which health delays a planned change. The run does less than was planned, or waits; that makes no plan stale."""
 
 _SHOWN = 20
 """Most lines that say what moved."""
@@ -308,8 +312,12 @@ def moved_outcome(saved: SavedPlan, plan: Plan, observed: Observed, desired: Des
     for item, change in before.items():
         if item not in after:
             holds = [
-                hold for hold in plan.holds if hold.object == change.object or change.object.startswith(hold.object)
+                hold
+                for hold in plan.holds
+                if change.object == hold.object or change.object.startswith(f"{hold.object}/")
             ]
+            if any(hold.rule in _HEALTH for hold in holds):
+                continue
             why = f" ({holds[0].rule.value}: {holds[0].message})" if holds else ""
             moved.append(f"{change.object}: planned, and not due any more: {change.text}{why}")
     now = fingerprints(saved.salt, plan.outcome, observed, desired)

@@ -55,6 +55,9 @@ def approve(hash_: str | None, path: Path | None, by: str, reason: str, **raw: A
         return _list(place, options)
     payload = {"object": hash_, "value": by.strip(), "reason": reason.strip()}
     key, effect = f"held changes {hash_}", f"approved for {LASTS // (3600 * _SECOND)}h"
+    stored = _decision(place)
+    if hash_ not in {stored.get("approve"), *(hold.get("item") for hold in stored.get("holds", ()))}:
+        effect += ", although no change with this hash waits now"
 
     def other() -> str:
         holds = _decision(place).get("holds", ())

@@ -8,9 +8,11 @@ from collections.abc import Iterable, Mapping
 from manifests.values.desired import Guard
 from manifests.values.limits import Approve
 from manifests.values.privileges import engine_sockets
+from providers.facts import ContainerFact
 from reconciler.core.dns import deletions
 from reconciler.core.dns.names import Names
 from reconciler.core.dns.records import RecordDiff, show_set
+from reconciler.core.health.belief import Belief
 from reconciler.core.limits import approval_classes, approvals
 from reconciler.core.limits.approval_classes import NOTHING, REPLACED, Change, Classified, Subject
 from reconciler.core.model.ledger import Ledger
@@ -18,6 +20,7 @@ from reconciler.core.model.reasons import Reason
 from reconciler.core.model.want import Kind, Want
 from reconciler.core.replicas import availability, had_privileges
 from reconciler.core.replicas.availability import Availability
+from reconciler.core.replicas.roster import Group
 from reconciler.core.replicas.snapshot import Snapshot
 from reconciler.core.traffic.weights import Weights
 
@@ -29,6 +32,15 @@ class _Found:
         self.classes = guard.approve
         self.policy = approval_classes.policy_digest(guard)
         self.changes: dict[Subject, tuple[Change, ...]] = {}
+        self.beliefs: dict[str, dict[tuple[str, str], Belief]] = {}
+
+    def belief_of(self, group: Group, fact: ContainerFact) -> Belief | None:
+        """What is believed of a container of a workload."""
+        known = self.beliefs.get(group.workload.key)
+        if known is None:
+            known = {(member.fact.node, member.fact.id): member for member in group.members()}
+            self.beliefs[group.workload.key] = known
+        return known.get((fact.node, fact.id))
 
     def add(self, class_: Approve, subject: Subject, obj: str, text: str, *outcome: object) -> None:
         """Add a change, when the Guard names its class. `outcome`: what else an approval of it binds."""
@@ -98,9 +110,9 @@ def _end(snap: Snapshot, want: Want, counts: Mapping[str, Availability], found: 
     surplus = want.cause is Reason.SURPLUS and want.ordinal >= workload.replicas
     if surplus:
         found.add(Approve.DELETE, subject, want.object, f"remove {fact.name}: {want.message}")
-    if surplus or (want.kind is Kind.RECREATE and want.cause in REPLACED):
+    if Approve.DOWNTIME in found.classes and (surplus or (want.kind is Kind.RECREATE and want.cause in REPLACED)):
         group, count = snap.roster.groups[workload.key], counts[workload.key]
-        belief = next((member for member in group.members() if member.fact is fact), None)
+        belief = found.belief_of(group, fact)
         available = belief is not None and availability.available_at(belief, workload.min_ready) <= snap.now.steady
         serves = belief is not None and availability.may_serve(belief) and snap.roster.share(fact) != 0
         # While another replica is being recreated, this one waits for it instead.

@@ -325,11 +325,11 @@ class _Gate:
 
     def privileged(self, want: Want, workload: Workload) -> Hold | None:
         """The hold of a container with new privileges. A replica whose old container was already given up gets its new one."""
-        if want.kind is not Kind.CREATE or any(
-            grant.object == want.object for grant in self.counters.ledger.grants.values()
-        ):
-            return None
         subject = approval_classes.revision(workload.key, workload.template.revision)
+        if want.kind is not Kind.CREATE or subject not in self.pruning.classes.changes:
+            return None
+        if any(grant.object == want.object for grant in self.counters.ledger.grants.values()):
+            return None
         return approval_classes.hold(
             self.desired,
             self.pruning.classes,

@@ -5,7 +5,7 @@ keeps it, and `reconcile apply --plan` compares it with that of a plan made agai
 weights, starts of containers that are down, restarts for health, and the values of a DNSPolicy.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from providers.actions import (
@@ -40,13 +40,20 @@ class Outcome(NamedTuple):
 
 def of_steps(steps: Iterable[Step]) -> tuple[Outcome, ...]:
     """What these steps change, sorted; the stop and the removal of one container are one change."""
-    return tuple(sorted({outcome for step in steps for outcome in _of_step(step)}))
+    listed = list(steps)
+    recreated = {
+        (step.action.node, step.action.name)
+        for step in listed
+        if isinstance(step.action, RemoveContainer) and step.cause not in PLANNED
+    }
+    return tuple(sorted({outcome for step in listed for outcome in _of_step(step, recreated)}))
 
 
-def _of_step(step: Step) -> Iterable[Outcome]:
+def _of_step(step: Step, recreated: Collection[tuple[str, str]]) -> Iterable[Outcome]:
+    """The changes of one step. `recreated`: node and name of the containers that are created again for their health."""
     action = step.action
     match action:
-        case CreateContainer():
+        case CreateContainer() if (action.node, action.name) not in recreated:
             revision = action.mark.revision
             text = f"create {action.name} on {action.node} of revision {revision[:8]}"
             yield Outcome(step.object, text, approvals.item("create", action.node, action.name, revision))

@@ -63,6 +63,11 @@ def command(desired: Desired, approvals: Approvals) -> str:
     return f"{desired.apply_command} --approve {approvals.hash}"
 
 
+def any_given(ledger: Ledger) -> bool:
+    """Whether an operator has approved something that may still be there."""
+    return any(row.approved for row in ledger.approvals.values())
+
+
 def resolve(
     ledger: Ledger, needed: Collection[str], now: Now, present: Collection[str] | None = None
 ) -> tuple[Ledger, Approvals]:

@@ -23,10 +23,11 @@ from reconciler.core.decision import Decision
 from reconciler.core.forecast import forecast
 from reconciler.core.limits.approvals import LASTS
 from reconciler.core.model.instant import Now, instant
+from reconciler.core.model.ledger import Escalation
 from reconciler.core.model.ledger_codec import from_rows, to_rows
 from reconciler.core.model.ledger_fold import Command, apply_commands
 from reconciler.core.model.reasons import Hold, Reason, Rule, Waiting
-from tests.builders import NOW, Scene, container, down, gone
+from tests.builders import NOW, Scene, ago, container, down, gone
 from tests.sim.manifest import Shop, Spec, shop
 
 WEB, ONE = Spec(), Spec(replicas=1, strategy=Strategy.RECREATE, max_unavailable=1)
@@ -380,6 +381,30 @@ def test_a_run_with_a_plan_holds_what_the_plan_does_not_remove() -> None:
     plan = forecast(replace(desired, planned=None), scene.observed(), NOW)
     allowed = replace(desired, planned=frozenset(change.item for change in plan.outcome))
     assert len(forecast(allowed, scene.observed(), NOW).steps) == len(plan.steps)
+
+
+@pytest.mark.parametrize("change", [{"image": "v2"}, {"replicas": 1}, {}])
+@pytest.mark.parametrize("noise", ["sick", "unready", "down", "again"])
+def test_health_does_not_make_a_plan_another_one(change: dict[str, object], noise: str) -> None:
+    desired = Shop((replace(WEB, **change),)).desired()  # type: ignore[arg-type]
+    plain = forecast(desired, Scene(WEB).observed(), NOW).outcome
+    scene = Scene(WEB)
+    if noise == "down":
+        scene.change(0, down(scene.facts[0]))
+    else:
+        scene.sick(0, "readiness" if noise == "unready" else "liveness")
+    if noise == "again":
+        row = Escalation(3, WEB.revision, ago(400))
+        scene.ledger = replace(scene.ledger, escalations={"workload/web/0": row})
+    plan = forecast(desired, scene.observed(), NOW)
+    if noise == "unready" and change == {"replicas": 1}:
+        # The only replica that stays is not available: the budget delays the removals.
+        assert set(plan.outcome) < set(plain)
+        assert Rule.BUDGET in {hold.rule for hold in plan.holds}
+    else:
+        assert plan.outcome == plain
+    if noise == "again" and not change:
+        assert RemoveContainer in kinds(plan.steps)
 
 
 def test_a_run_with_a_plan_restarts_for_health_as_always() -> None:
