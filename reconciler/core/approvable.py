@@ -9,7 +9,6 @@ from manifests.values.desired import Guard
 from manifests.values.limits import Approve
 from manifests.values.privileges import engine_sockets
 from providers.facts import ContainerFact
-from reconciler.core.dns import deletions
 from reconciler.core.dns.names import Names
 from reconciler.core.dns.records import RecordDiff, show_set
 from reconciler.core.health.belief import Belief
@@ -79,17 +78,11 @@ def find(
     return Classified(found.changes) if found.changes else NOTHING
 
 
-def present(snap: Snapshot, classes: Classified, weights: Weights, names: Names, needed: set[str]) -> set[str] | None:
-    """The items of all changes that may need approval now, whatever the limits say; None while something cannot be read.
-
-    An approval of an item that is not among them has been used, or is for a change that is not wanted any more.
-    """
+def complete(snap: Snapshot) -> bool:
+    """Whether all changes are found: every provider can be read, and the manifests in force are those at the source."""
     sight = snap.sight
-    if sight.unknown_runtimes or sight.unknown_pools or sight.unknown_zones or snap.observed.source_problem is not None:
-        return None
-    members = {approvals.member(stray.provider, stray.pool, stray.endpoint) for stray in weights.strays}
-    containers = {approvals.container(fact) for fact in snap.roster.orphans if fact.mark}
-    return needed | classes.items | members | containers | set(deletions.of_all(names))
+    unknown = sight.unknown_runtimes or sight.unknown_pools or sight.unknown_zones
+    return not unknown and snap.observed.source_problem is None
 
 
 def _record_set(diff: RecordDiff, found: _Found) -> None:

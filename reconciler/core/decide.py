@@ -144,8 +144,7 @@ def _pass(desired: Desired, observed: Observed, now: Now, before: Ledger, last: 
     to_approve |= orphans.items(snap, weights, names) if mass else set()
     classes = approvable.find(snap, ledger, missing.wants, weights, names, counts)
     to_approve |= classes.items
-    exist = approvable.present(snap, classes, weights, names, to_approve) if approvals.any_given(ledger) else None
-    ledger, given = approvals.resolve(ledger, to_approve, now, exist)
+    ledger, given = approvals.resolve(ledger, to_approve, now, classes.items, complete=approvable.complete(snap))
     pruning = Pruning(mass, observed.source_read_at, given, classes)
     counters = RestartCounters(snap, counts, ledger, outbreaks)
     failing_checks = in_rotation.failing_checks(snap, missing.disrupted())

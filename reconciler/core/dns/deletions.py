@@ -22,12 +22,6 @@ def of_orphans(snap: Snapshot, names: Names) -> Iterable[str]:
     return (item(stray) for stray in names.strays) if snap.desired.prune else ()
 
 
-def of_all(names: Names) -> Iterable[str]:
-    """The items of all changes that may need approval, whatever the limits say."""
-    yield from map(item, names.strays)
-    yield from (item(change) for change in names.changes if change.edited or change.replaces)
-
-
 def needed(names: Names, over_limit: Mapping[ZoneKey, str], prune: bool) -> set[str]:
     """The items that need approval: deletions in zones over their limit, and sets that get other values when they are taken over."""
     replaced = {item(change) for change in names.changes if change.replaces}

@@ -37,6 +37,7 @@ NEW_SECTIONS = {
     "nodes",
     "placed",
     "unread",
+    "privileges",
 }
 NEW_RULES = {
     Rule.DRAIN_DEADLINE,
@@ -50,6 +51,8 @@ NEW_RULES = {
     Rule.POLICY_VIOLATION,
     Rule.NO_NODE,
     Rule.VOLUME_IN_USE,
+    Rule.APPROVAL_REQUIRED,
+    Rule.NOT_IN_PLAN,
 }
 NEW_REASONS = {
     Reason.DRAIN_DEADLINE,
