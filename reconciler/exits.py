@@ -14,6 +14,7 @@ class Exit(IntEnum):
     ERROR = 1
     CHANGES = 2
     INVALID = 3
+    STALE = 4
     LOCKED = 5
     UNFINISHED = 6
     MANUAL = 7
@@ -33,6 +34,7 @@ _SENTENCES = {
     Exit.ERROR: "stopped by an error",
     Exit.CHANGES: "changes are planned",
     Exit.INVALID: "the manifests are invalid; nothing was changed",
+    Exit.STALE: "the plan is stale; nothing was changed",
     Exit.LOCKED: "another process holds this instance",
     Exit.UNFINISHED: "not converged: something failed, cannot be read, or is unfinished",
     Exit.MANUAL: "manual action required",
@@ -42,7 +44,17 @@ _SENTENCES = {
     Exit.TERMINATED: "terminated",
 }
 
-_WORST_FIRST = (Exit.ERROR, Exit.INVALID, Exit.SOURCE, Exit.LOCKED, Exit.UNFINISHED, Exit.MANUAL, Exit.CHANGES, Exit.OK)
+_WORST_FIRST = (
+    Exit.ERROR,
+    Exit.INVALID,
+    Exit.SOURCE,
+    Exit.STALE,
+    Exit.LOCKED,
+    Exit.UNFINISHED,
+    Exit.MANUAL,
+    Exit.CHANGES,
+    Exit.OK,
+)
 
 
 def worst(codes: Iterable[Exit]) -> Exit:

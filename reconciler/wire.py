@@ -36,6 +36,7 @@ from reconciler.metrics.beat import beat
 from reconciler.metrics.monitoring import Monitoring
 from reconciler.notify.attach import attach
 from reconciler.probes.engine import ProbeEngine
+from reconciler.saved_plan import StalePlan
 from reconciler.shell import daemon_view, doctor, file_diffs
 from reconciler.shell.clock import SystemClock
 from reconciler.shell.daemon_view import DaemonView
@@ -263,12 +264,14 @@ async def run_once(
         monitoring: takes the metrics of the run.
 
     Raises:
-        ManifestErrors, Locked, StoreError
+        ManifestErrors, Locked, StoreError, StalePlan
     """
     host = SystemClock()
     start = start_manifests(location, host, stored=False, destroy=intent.destroy) if stored is None else stored
     loaded = start.desired
     state = location.state_of(loaded.instance.id)
+    if intent.revision and loaded.revision != intent.revision:
+        raise StalePlan(["the manifests have changed since the plan was compared with them"])
     desired = location.at_work(intent.applied_to(loaded), state)
     credentials = Credentials(state, host, desired.instance.push)
     files = FileStore(state)
@@ -315,6 +318,8 @@ async def run_once(
             runner=runner,
             remembered=_zones(loaded),
             approve=intent.approve,
+            approves=intent.approves,
+            approves_text=intent.approves_text,
             who=intent.who,
             monitor=monitoring,
             files=files,
@@ -509,6 +514,7 @@ class MadePlan(NamedTuple):
     """A plan, the decision that it starts from and its instant, and the view of the running process that it used, if any.
 
     `commit`, `ref`: of the git source that the manifests were read from, and the full name of the ref; else empty.
+    `lineage` is that of the instance's ledger; empty when it has never run.
     """
 
     plan: Plan
@@ -517,6 +523,7 @@ class MadePlan(NamedTuple):
     view: DaemonView | None
     commit: str = ""
     ref: str = ""
+    lineage: str = ""
 
 
 def _at_path(location: Location) -> StartManifests:
@@ -534,6 +541,7 @@ async def make_plan(
     stored: StartManifests | None = None,
     ask: Callable[[Path], str] = lambda _: "",
     untrusted: bool = False,
+    approving: bool = False,
 ) -> MadePlan:
     """The whole plan, read-only: no lock, no write, one look, one attempt per network probe that no running process has a verdict of.
 
@@ -545,6 +553,7 @@ async def make_plan(
         stored: use these stored manifests, and read none.
         ask: asks the process that holds the instance with this state directory for its present decision; empty when none answers.
         untrusted: the author of the tree is not trusted: nothing is asked, resolved or run for the tree alone (`cli/render/untrusted.py`).
+        approving: as in `forecast`.
 
     Raises:
         ManifestErrors, StoreError, Stopped
@@ -585,7 +594,7 @@ async def make_plan(
         if loop.stopping is not None:
             raise Stopped(loop.stopping)
         earlier, running = last_in_force(state, start.sources, loaded)
-        plan = forecast(desired, observed, now, earlier)
+        plan = forecast(desired, observed, now, earlier, approving=approving)
         commit = running.commit if stored is not None or untrusted else location.commit()
         plan = placed(plan, desired, field_places(start.sources))
         plan = replace(plan, in_force=running, planned=Manifests(desired.revision, commit))
@@ -597,4 +606,5 @@ async def make_plan(
             # The plan is of the manifests at PATH, for review; a run keeps those in force until these are over.
             plan = replace(plan, holds=(*plan.holds, *held_back(state, start, SystemClock(), location.commit())))
         commit, ref = location.reader.seen if location.reader is not None and stored is None else ("", "")
-        return MadePlan(plan, decision, now, view, commit, ref)
+        lineage = now.lineage if (state / "state.db").exists() else ""
+        return MadePlan(plan, decision, now, view, commit, ref, lineage)

@@ -153,6 +153,12 @@ class GuardSpec(Model):
         default_factory=Drift, description="What is done about drift in workloads that say nothing else of a field."
     )
     policy: Policy = Field(default_factory=Policy, description="What the manifests may ask for.")
+    approve: Annotated[Items[Literal["delete", "privilege", "downtime"]], unique("class")] = Field(
+        (),
+        description="Changes that an operator must approve, each time: `delete` (containers, pool members and record sets that the "
+        "manifests do not name any more), `privilege` (containers of a workload with a privilege that none of its containers has had), "
+        "`downtime` (planned steps that leave a workload without an available replica). Restarts for health are never held.",
+    )
 
 
 class Guard(Manifest):

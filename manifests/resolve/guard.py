@@ -6,7 +6,7 @@ from manifests.problems import Code, did_you_mean
 from manifests.resolve.probe import check_commands
 from manifests.resolve.references import Scope
 from manifests.values import desired
-from manifests.values.limits import Held, MassFailure, Mode, Rate, RestartLimits, Window
+from manifests.values.limits import Approve, Held, MassFailure, Mode, Rate, RestartLimits, Window
 
 
 def guard(scope: Scope) -> desired.Guard:
@@ -34,6 +34,7 @@ def guard(scope: Scope) -> desired.Guard:
         windows=_windows(spec),
         suspend_commits=spec.suspend_commits,
         suspend_healing=spec.suspend_healing,
+        approve=frozenset(map(Approve, spec.approve)),
     )
 
 

@@ -17,6 +17,7 @@ from manifests.values.limits import (
     DEFAULT_ESCALATION,
     DEFAULT_MASS_FAILURE,
     DEFAULT_RESTARTS,
+    Approve,
     Escalation,
     MassFailure,
     Mode,
@@ -327,7 +328,8 @@ class Guard:
     `suspend_healing`: nothing is restarted for its health, and no container is corrected that the manifests did not change.
 
     `exec_commands` are the beginnings of argument lists that exec probes may run; None = any. `policy` judges the manifests while they
-    are resolved, and templates of earlier revisions before a container is created from one.
+    are resolved, and templates of earlier revisions before a container is created from one. `approve` are the classes of changes that
+    an operator must approve.
     """
 
     suspend: bool = False
@@ -340,6 +342,7 @@ class Guard:
     policy: Policy = field(default=DEFAULT_POLICY, repr=False)
     suspend_commits: bool = field(default=False, repr=False)
     suspend_healing: bool = field(default=False, repr=False)
+    approve: frozenset[Approve] = field(default=frozenset(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,8 +408,9 @@ class Desired:
     working directories of containers are relative to. `services_of` lists, for each workload key, the (service key,
     container port) pairs that select it. `prune`, `destroy` and `take_over` are the intent of the run: they come from the
     command line or the Instance and only ever allow more removals. `former` are the workloads that are removed on purpose:
-    their drain and grace still apply. `apply_command` is the command line that applies these manifests again, for messages.
-    `file_contents` are the files of all volumes, by digest.
+    their drain and grace still apply. `apply_command` is the command line that applies these manifests again, for messages, `where`
+    the options that name this instance for other commands. `file_contents` are the files of all volumes, by digest. `planned` are the
+    items (`core/outcome`) that a run with a saved plan may remove or disrupt; None = any.
     """
 
     source: str
@@ -429,6 +433,8 @@ class Desired:
     record_lists: tuple[RecordList, ...] = ()
     apply_command: str = "reconcile apply PATH --yes"
     file_contents: Mapping[str, FileContents] = field(default_factory=dict, repr=False)
+    where: str = field(default="", repr=False)
+    planned: frozenset[str] | None = field(default=None, repr=False)
 
     @property
     def zones(self) -> frozenset[tuple[str, str]]:

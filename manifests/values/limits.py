@@ -31,6 +31,14 @@ class Held(StrEnum):
     PRUNE = "prune"
 
 
+class Approve(StrEnum):
+    """Classes of changes that an operator must approve: deletions, gains of privileges, and planned downtime."""
+
+    DELETE = "delete"
+    PRIVILEGE = "privilege"
+    DOWNTIME = "downtime"
+
+
 @dataclass(frozen=True, slots=True)
 class Escalation:
     """After how many unsuccessful restarts a replica is recreated, and after how many more it is Failed."""

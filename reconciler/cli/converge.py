@@ -30,6 +30,7 @@ _SHOWN = (
     Exit.ERROR,
     Exit.CHANGES,
     Exit.INVALID,
+    Exit.STALE,
     Exit.LOCKED,
     Exit.UNFINISHED,
     Exit.MANUAL,

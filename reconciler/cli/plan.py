@@ -1,9 +1,11 @@
 """`reconcile plan PATH`: shows the steps of a run, in order and with their causes, and changes nothing."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from reconciler.cli.given import given
 from reconciler.cli.last_good import chosen, id_option, path_or_id
 from reconciler.cli.options import (
     DurationType,
@@ -18,6 +20,7 @@ from reconciler.exits import Exit
 
 if TYPE_CHECKING:
     from reconciler.tree import Given
+    from reconciler.wire import MadePlan
 
 
 @click.command(
@@ -34,6 +37,10 @@ Without --instance the manifests are trusted like a script: plan asks every serv
 every socket and reads every secret that they name.
 
 \b
+With --out the plan is also saved, as data for a review and for 'reconcile apply PATH --plan
+FILE', which approves what spec.approve of the Guard asks for and refuses a stale plan.
+
+\b
 Exit codes: 0 planned, 3 invalid manifests, 6 a provider or a secret cannot be read, 7 a secret
 that a container needs is missing or unusable, 8 the git source cannot be read;
 with --detailed-exitcode: 2 if and only if the plan has steps.
@@ -44,6 +51,7 @@ Examples:
   reconcile plan manifests/ --prune --detailed-exitcode
   reconcile plan manifests/ --instance /etc/reconciler --untrusted
   reconcile plan manifests/ --instance-id my-host
+  reconcile plan manifests/ --out release.plan --expires 8h
   reconcile plan manifests/ -o json | jq '.steps[].action'
   reconcile plan manifests/ -o markdown > comment.md
 """,
@@ -56,6 +64,8 @@ Examples:
     help="For a stranger's pull request: ask only providers of local documents, resolve no secret, open no connection and run no "
     "program for the manifests at PATH, and show names only.",
 )
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Save the plan to FILE (mode 0600).")
+@click.option("--expires", type=DurationType(), metavar="DURATION", help="How long a saved plan counts; default 1h.")
 @intent_options
 @click.option(
     "--timeout",
@@ -68,13 +78,30 @@ Examples:
 @instance_option
 @state_option
 @review_options
-def plan(path: "Given | None", detailed_exitcode: bool, untrusted: bool, instance_id: str, **raw: Any) -> Exit:
+def plan(
+    path: "Given | None",
+    detailed_exitcode: bool,
+    untrusted: bool,
+    instance_id: str,
+    out: Path | None,
+    expires: int | None,
+    **raw: Any,
+) -> Exit:
     """Show the steps that 'reconcile --once PATH' would take, and change nothing.
 
     Every provider is read once. Beside a running process, the plan uses the process's probe verdicts, pushes and holds, and
     says how old they are. Network probes without such a verdict are tried once; without an answer their state stays unknown.
     """
     options = Options.of(raw)
+    if out is not None or expires is not None:
+        from reconciler.cli.saved import save_plan  # noqa: PLC0415  (imported when it is needed)
+
+        if out is None:
+            raise usage_error("--expires is for a plan that is saved", "add --out FILE")
+        path = given(path, options)
+        if path is None or untrusted or instance_id:
+            raise usage_error("--out is for the manifests at PATH", "give PATH, without --untrusted and --instance-id")
+        return save_plan(path, options, out, expires, detailed=detailed_exitcode)
     if untrusted:
         if path is None or instance_id:
             raise usage_error("--untrusted is for the manifests at PATH", "give PATH, without --instance-id")
@@ -106,16 +133,11 @@ def show_plan(
     """Make the plan, print it, and return the exit code."""
     from reconciler.cli import run  # noqa: PLC0415  (imported when it is needed)
     from reconciler.cli.render.plan import plan_json, plan_lines, plan_markdown  # noqa: PLC0415
-    from reconciler.core.model.reasons import Rule  # noqa: PLC0415
 
     place, stored = chosen(path, options, instance_id)
     run_intent = run.intent(place.path, options, approve=approve)
     made = run.make_plan(place.path, options, run_intent, place, stored)
-    rules = {hold.rule for hold in made.plan.holds}
-    unreadable = bool(made.decision.status.unknown) or Rule.SECRET_UNKNOWN in rules
-    code = exit_code(
-        bool(made.plan.steps), unreadable=unreadable, unusable=Rule.SECRET_UNUSABLE in rules, detailed=detailed
-    )
+    code = code_of(made, detailed=detailed)
     if options.view.json:
         options.view.document(plan_json(made, code))
     elif options.markdown:
@@ -131,6 +153,19 @@ def command_line(path: "Given | None", options: Options, *more: str) -> str:
     words = ["reconcile plan", "" if path is None else str(path)]
     words += [f"--instance {options.instance}" if options.instance is not None else "", *more]
     return " ".join(word for word in words if word)
+
+
+def code_of(made: "MadePlan", *, detailed: bool) -> Exit:
+    """The exit code of a plan that reads secrets too."""
+    from reconciler.core.model.reasons import Rule  # noqa: PLC0415
+
+    rules = {hold.rule for hold in made.plan.holds}
+    return exit_code(
+        bool(made.plan.steps),
+        unreadable=bool(made.decision.status.unknown) or Rule.SECRET_UNKNOWN in rules,
+        unusable=Rule.SECRET_UNUSABLE in rules,
+        detailed=detailed,
+    )
 
 
 def exit_code(has_steps: bool, *, unreadable: bool, detailed: bool, unusable: bool = False) -> Exit:

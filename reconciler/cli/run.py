@@ -60,6 +60,7 @@ def intent(path: "Given", options: Options, *, destroy: bool = False, approve: s
         approve=approve,
         who=current_user(),
         apply_command=apply_command(path, options),
+        where="" if options.state_dir is None else shlex.join(["--state-dir", str(options.state_dir.absolute())]),
     )
 
 
@@ -197,11 +198,12 @@ def make_plan(
     stored: StartManifests | None = None,
     *,
     untrusted: bool = False,
+    approving: bool = False,
 ) -> wire.MadePlan:
     """Observe everything once and make the whole plan, without a lock and without a write.
 
     Beside a running process its verdicts, pushes and holds count. `untrusted`: the reader may not be an operator, so logs and notes,
-    which have texts of servers, are not written.
+    which have texts of servers, are not written. `approving` as in `forecast`.
     """
     level = "critical" if untrusted else "debug" if options.view.verbose else "warning"
     configure(level, LogFormat(options.log_format))
@@ -215,6 +217,7 @@ def make_plan(
             stored=stored,
             ask=lambda state: present_decision(state, note),
             untrusted=untrusted,
+            approving=approving,
         )
     )
 

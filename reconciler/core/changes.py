@@ -6,7 +6,7 @@
 from reconciler.core.actions import steps
 from reconciler.core.actions.outbox import Outbox
 from reconciler.core.gates import Gated
-from reconciler.core.limits import approvals, prune_guard, suspensions
+from reconciler.core.limits import approval_classes, approvals, prune_guard, suspensions
 from reconciler.core.limits.prune_guard import Pruning
 from reconciler.core.replicas.snapshot import Snapshot
 from reconciler.core.traffic.weights import Weights
@@ -26,6 +26,12 @@ def members(snap: Snapshot, weights: Weights, pruning: Pruning, out: Outbox) -> 
         action = f"withdraw {stray.container} from {stray.provider}/{stray.pool}"
         item = approvals.member(stray.provider, stray.pool, stray.endpoint)
         hold = prune_guard.hold(snap.desired, out.ledger, pruning, stray.object, action, item, out.now)
+        if hold is None:
+            subject = approval_classes.member(stray.provider, stray.pool, stray.endpoint)
+            given = pruning.approvals
+            hold = approval_classes.hold(
+                snap.desired, pruning.classes, given, subject, stray.object, action, item=item, held=stray.held
+            )
         if hold is None:
             out.put(steps.weight(stray, links))
         else:

@@ -9,7 +9,17 @@ from dataclasses import replace
 
 from manifests.values.desired import Desired
 from providers.actions import SetWeight
-from reconciler.core import changes, differences, disruptions, drains, gates, in_rotation, orphans, unrecorded
+from reconciler.core import (
+    approvable,
+    changes,
+    differences,
+    disruptions,
+    drains,
+    gates,
+    in_rotation,
+    orphans,
+    unrecorded,
+)
 from reconciler.core.actions.outbox import Outbox
 from reconciler.core.decision import Decision
 from reconciler.core.dns import check_trials, compare, deletions, publish
@@ -31,6 +41,7 @@ from reconciler.core.replicas import (
     availability,
     exit_times,
     foreign,
+    had_privileges,
     image_pins,
     memory,
     placement,
@@ -53,6 +64,7 @@ _LEARN: tuple[Callable[[Snapshot, Ledger], Ledger], ...] = (
     restart_requests.follow,
     image_pins.learn,
     templates.keep,
+    had_privileges.remember,
     exit_times.learn,
 )
 """What the ledger learns once every container has its place, in this order: each gets what the one before it returned."""
@@ -134,8 +146,10 @@ def _pass(desired: Desired, observed: Observed, now: Now, before: Ledger, last: 
     )
     to_approve = deletions.needed(names, over_limit, snap.desired.prune)
     to_approve |= orphans.items(snap, weights, names) if mass else set()
-    ledger, given = approvals.resolve(ledger, to_approve, now)
-    pruning = Pruning(mass, observed.source_read_at, given)
+    classes = approvable.find(snap, ledger, missing.wants, weights, names, counts)
+    to_approve |= classes.items
+    ledger, given = approvals.resolve(ledger, to_approve, now, classes.items, complete=approvable.complete(snap))
+    pruning = Pruning(mass, observed.source_read_at, given, classes)
     counters = RestartCounters(snap, counts, ledger, outbreaks)
     failing_checks = in_rotation.failing_checks(snap, missing.disrupted())
     if fault is None:
@@ -192,6 +206,7 @@ def _pass(desired: Desired, observed: Observed, now: Now, before: Ledger, last: 
         guard_hash=given.hash if unapproved else "",
         unsettled=unsettled,
         drift=drifted,
+        unapproved=classes.uncovered(given),
     )
 
 

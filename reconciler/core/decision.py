@@ -4,10 +4,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from reconciler.core.consequences import Consequence
+from reconciler.core.limits.approval_classes import Change
 from reconciler.core.model.drift import Drift
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.reasons import Hold, Wait
 from reconciler.core.model.step import Step
+from reconciler.core.outcome import Outcome
 from reconciler.core.replicas.field_changes import FieldChange
 from reconciler.core.replicas.file_diffs import FileDiff
 from reconciler.core.replicas.privilege_changes import PrivilegeChange
@@ -20,7 +22,8 @@ class Decision:
 
     `wake_at` is the steady instant, later than now, at which the answer may change without new facts. `guard_hash` approves all held
     changes that need it; empty without such. `unsettled` says that a
-    disruption made progress without a call, so that its next step may be due already: decide again at once. `drift` are the fields that moved while the manifests did not.
+    disruption made progress without a call, so that its next step may be due already: decide again at once. `drift` are the fields that
+    moved while the manifests did not. `unapproved` are the changes of the Guard's classes that wait for an approval.
     """
 
     steps: tuple[Step, ...]
@@ -32,6 +35,7 @@ class Decision:
     guard_hash: str = ""
     unsettled: bool = False
     drift: tuple[Drift, ...] = ()
+    unapproved: tuple[Change, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +99,8 @@ class Plan:
     `guard_hash` is as in `Decision`, and `approve_command` the command line that approves it. `privileges` are those of the workloads that
     are created or changed. `consequences` says what follows for each workload whose replicas change. `instance` is its id; `in_force` are the
     manifests that a run put in force last, `planned` those of this plan. `file_diffs` are the files of the repository that differ from those
-    that containers have.
+    that containers have. `outcome` is what the plan changes, for a comparison with a later one; `approves` are the changes of the Guard's
+    classes in it, when it was made as if they were approved.
     """
 
     revision: str
@@ -112,3 +117,5 @@ class Plan:
     in_force: Manifests = Manifests()
     planned: Manifests = Manifests()
     file_diffs: tuple[FileDiff, ...] = ()
+    outcome: tuple[Outcome, ...] = ()
+    approves: tuple[Change, ...] = ()

@@ -381,12 +381,8 @@ def _outdated(snap: Snapshot, group: Group, ledger: Ledger, out: Differences) ->
                 out.wants.append(_want(group, mark.ordinal, Kind.START, cause, why, belief))
             old = "the adopted container" if belief.fact.adopted else f"revision {mark.revision[:8]}"
             message, kind = f"{old} is replaced by revision {revision[:8]}", Kind.RETIRE
-            never_ran = belief.fact.state is ContainerState.CREATED
-            if (
-                group.workload.strategy is Strategy.RECREATE
-                and mark.ordinal < group.workload.replicas
-                and not never_ran
-            ):
+            recreates = group.workload.strategy is Strategy.RECREATE and mark.ordinal < group.workload.replicas
+            if recreates and not _never_took_over(group, belief):
                 message, kind = f"{message}; {why_first(group.workload)}", Kind.RECREATE
             cause, double = Reason.TEMPLATE_CHANGED, exclusive_volumes.doubled(group, belief)
             if double is not None:
@@ -409,6 +405,16 @@ def _outdated(snap: Snapshot, group: Group, ledger: Ledger, out: Differences) ->
             if double is not None:
                 kind, cause, message = Kind.RETIRE, Reason.VOLUME_IN_USE, _why_double(double)
             out.wants.append(_want(group, mark.ordinal, kind, cause, message, belief))
+
+
+def _never_took_over(group: Group, belief: Belief) -> bool:
+    """Whether this container was created for a replica whose earlier one still exists: it leaves, and the replica stays as it is."""
+    fact, mark = belief.fact, belief.fact.mark
+    return fact.state is ContainerState.CREATED and any(
+        other.fact.mark is not None and mark is not None and other.fact.mark.ordinal == mark.ordinal
+        for other in group.outgoing
+        if other.fact.state is not ContainerState.CREATED
+    )
 
 
 def _why_surplus(snap: Snapshot, group: Group, fact: ContainerFact, mark: Mark) -> tuple[Kind, Reason, str]:

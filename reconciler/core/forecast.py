@@ -12,13 +12,15 @@ from manifests.values.desired import SECOND, Desired
 from manifests.values.dns import Publish
 from manifests.values.privileges import engine_sockets
 from providers.actions import CreateContainer
-from providers.facts import ContainerState, Generation, Known, ProbeFact, Probes, ProbeValue
-from reconciler.core import decide, effects, plan_changes
+from providers.facts import ContainerState, Generation, Known, ProbeFact, Probes, ProbeValue, fingerprint
+from reconciler.core import decide, effects, outcome, plan_changes
 from reconciler.core.consequences import Consequences
 from reconciler.core.decision import Changed, Decision, Manifests, Plan, Planned
 from reconciler.core.dns import target_health
 from reconciler.core.health import belief
-from reconciler.core.model.instant import FOREVER, Now
+from reconciler.core.limits.approval_classes import Change
+from reconciler.core.model.approval import Approval
+from reconciler.core.model.instant import FOREVER, Now, instant
 from reconciler.core.model.observed import NEVER_READ, Observed
 from reconciler.core.model.reasons import Rule
 from reconciler.core.model.spec import Answer
@@ -155,11 +157,21 @@ def _privileges(
     )
 
 
-def forecast(desired: Desired, observed: Observed, now: Now, in_force: Desired | None = None) -> Plan:
+def _approved(observed: Observed, changes: Sequence[Change], now: Now) -> Observed:
+    """The facts with an approval of these changes, as the operator gives it who applies the plan."""
+    items = tuple(change.item for change in changes)
+    rows = {**observed.ledger.approvals, fingerprint(*items): Approval(instant(now), items)}
+    return replace(observed, ledger=replace(observed.ledger, approvals=rows))
+
+
+def forecast(
+    desired: Desired, observed: Observed, now: Now, in_force: Desired | None = None, *, approving: bool = False
+) -> Plan:
     """All steps until convergence, in order, each with the steps before it.
 
     Args:
         in_force: the manifests that a run put in force last, to say what `desired` changes; None when they are not known.
+        approving: go on as if the changes of the Guard's classes were approved, and list them.
     """
     start = now.steady
     revision, declared = desired.revision, desired
@@ -173,6 +185,7 @@ def forecast(desired: Desired, observed: Observed, now: Now, in_force: Desired |
     where = plan_changes.places(declared)
     consequences = Consequences(declared, observed)
     first: Decision | None = None
+    approves: dict[str, Change] = {}
     truncated = f"no convergence after {DECISIONS} decisions"
     for _ in range(DECISIONS):
         decision = decide.decide(desired, observed, now)
@@ -205,6 +218,9 @@ def forecast(desired: Desired, observed: Observed, now: Now, in_force: Desired |
             upcoming: int | None = now.steady + 1
         else:
             upcoming = _next(decision, now) if observed is before else now.steady + 1
+        if approving and any(change.item not in approves for change in decision.unapproved):
+            approves |= {change.item: change for change in decision.unapproved}
+            observed, upcoming = _approved(observed, decision.unapproved, now), now.steady + 1
         if upcoming is None:
             truncated = ""
             break
@@ -233,4 +249,6 @@ def forecast(desired: Desired, observed: Observed, now: Now, in_force: Desired |
         desired.instance.id,
         Manifests("" if in_force is None else in_force.revision),
         Manifests(revision),
+        outcome=outcome.of_steps([item.step for item in planned]),
+        approves=tuple(sorted(approves.values())),
     )

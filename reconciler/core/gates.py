@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from manifests.values.desired import SECOND, Workload
-from manifests.values.limits import Held
+from manifests.values.limits import Approve, Held
 from manifests.values.rollouts import STAGED, Strategy
 from providers.facts import ContainerFact, ContainerState, ProbeValue
 from reconciler.core.actions.steps import weight_id
@@ -20,7 +20,16 @@ from reconciler.core.healing import restart_counters, restart_gates
 from reconciler.core.healing.restart_counters import RestartCounters
 from reconciler.core.health import precedence
 from reconciler.core.health.belief import Belief
-from reconciler.core.limits import approvals, backoff, pod_policy, prune_guard, secret_gate, suspensions, windows
+from reconciler.core.limits import (
+    approval_classes,
+    approvals,
+    backoff,
+    pod_policy,
+    prune_guard,
+    secret_gate,
+    suspensions,
+    windows,
+)
 from reconciler.core.limits.prune_guard import Pruning
 from reconciler.core.limits.suspensions import Subject
 from reconciler.core.model.drift import Why
@@ -284,7 +293,11 @@ class _Gate:
         if counted and len(grants) >= limit:
             message = f"{workload.key} allows {limit} disruption{'' if limit == 1 else 's'} at a time"
             return Wait(want.object, Waiting.REPLACEMENT, message, self.counters.unseen_until(prefix))
-        answer = self.name_floors.keep(want, workload, self.counters.ledger.grants)
+        answer = self.name_floors.keep(want, workload, self.counters.ledger.grants) or self.unreviewed(want)
+        if answer is not None:
+            return answer
+        if serves and belief is not None and availability.may_serve(belief):
+            answer = self.downtime(want, workload, counts.total - taken - (1 if available else 0))
         if answer is not None:
             return answer
         if available:
@@ -297,9 +310,54 @@ class _Gate:
         hold = prune_guard.hold(
             self.desired, self.counters.ledger, self.pruning, key, want.id, approvals.container(want.fact), self.now
         )
+        hold = hold or self.unreviewed(want)
         if hold is None:
             self.counters.grant(want)
         return hold
+
+    def unreviewed(self, want: Want) -> Hold | None:
+        """The hold of a planned end of a container that no operator has approved, or that the saved plan does not have."""
+        if want.fact is None or want.cause not in approval_classes.PLANNED or self.desired.destroy:
+            return None
+        return approval_classes.hold(
+            self.desired,
+            self.pruning.classes,
+            self.pruning.approvals,
+            approval_classes.container(want.fact),
+            want.object,
+            want.id,
+            item=approvals.container(want.fact),
+            held=want.held,
+        )
+
+    def downtime(self, want: Want, workload: Workload, left: int) -> Wait | None:
+        """The wait of a replica that the Guard keeps until another one is available; `left` are available without it.
+
+        Only one that is alone at the beginning of a decision needs an approval: here the others leave first, and come back.
+        """
+        subject = () if want.fact is None else approval_classes.container(want.fact)
+        guarded = Approve.DOWNTIME in self.desired.guard.approve and want.cause in approval_classes.REPLACED
+        if left > 0 or not guarded or want.kind is not Kind.RECREATE or subject in self.pruning.classes.changes:
+            return None
+        message = f"{want.container} stays until another replica of {workload.key} is available again"
+        return Wait(want.object, Waiting.REPLACEMENT, message)
+
+    def privileged(self, want: Want, workload: Workload) -> Hold | None:
+        """The hold of a container with new privileges. A replica whose old container was already given up gets its new one."""
+        subject = approval_classes.revision(workload.key, workload.template.revision)
+        if want.kind is not Kind.CREATE or subject not in self.pruning.classes.changes:
+            return None
+        if any(grant.object == want.object for grant in self.counters.ledger.grants.values()):
+            return None
+        return approval_classes.hold(
+            self.desired,
+            self.pruning.classes,
+            self.pruning.approvals,
+            subject,
+            workload.key,
+            f"create replicas of revision {workload.template.revision[:8]}",
+            held=want.held,
+        )
 
     def held(self, want: Want) -> Held | None:
         """What a window must name to hold this candidate; None when no window holds it."""
@@ -347,6 +405,7 @@ class _Gate:
             return self.prune(want)
         declared = self.roster.groups[workload.key].workload
         forbidden = pod_policy.hold(want, declared, self.desired, self.counters.ledger.grants.values())
+        forbidden = forbidden or self.privileged(want, workload)
         if forbidden is not None:
             return forbidden
         if want.kind is not Kind.RECREATE or want.cause not in REPLACED:

@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from manifests.values.desired import SECOND, Desired, Role
 from providers.actions import ChangeRecords, SetWeight
+from providers.facts import fingerprint
 from reconciler.core.actions import asked
 from reconciler.core.decide import decide
 from reconciler.core.decision import Decision
@@ -268,6 +269,9 @@ class Loop:
         """What the operator who started this run ordered beyond the manifests."""
         at, who = instant(self.clock.now()), self.parts.who
         given = [Command("approve", self.parts.approve, who, at=at)] if self.parts.approve else []
+        if self.parts.approves:
+            items, text = self.parts.approves, self.parts.approves_text
+            given.append(Command("approve", fingerprint(*sorted(items)), who, text, at=at, items=items))
         given += [Command("destroy", "*", who, at=at)] if self.desired.destroy else []
         given += [Command("take-over", "*", who, at=at)] if self.desired.take_over else []
         return tuple(given)

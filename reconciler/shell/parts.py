@@ -84,6 +84,10 @@ class Parts:
     runner: Runner
     remembered: frozenset[str] = frozenset()
     approve: str = ""
+    approves: tuple[str, ...] = ()
+    """The items that were approved with a saved plan."""
+    approves_text: str = ""
+    """What these are, for the audit."""
     who: str = ""
     """The operator who started this run, for the audit of what was ordered with it."""
     view: DaemonView | None = None

@@ -77,7 +77,7 @@ def colored(line: str, paint: Paint) -> str:
 
 def plan_json(made: MadePlan, code: Exit) -> dict[str, Any]:
     """The plan's own JSON form, with its result, the exit code, the providers that cannot be read, and whose view of health counts."""
-    plan, decision, now, view, commit, ref = made
+    plan, decision, now, view, commit, ref, _ = made
     return {
         **({"commit": commit, "ref": ref or None} if commit else {}),
         **to_json(plan, now.steady),

@@ -13,7 +13,7 @@ from reconciler.core.dns.list_batches import Division
 from reconciler.core.dns.names import Names
 from reconciler.core.dns.records import RecordDiff, ZoneKey
 from reconciler.core.dns.write_order import Order
-from reconciler.core.limits import prune_guard, suspensions
+from reconciler.core.limits import approval_classes, prune_guard, suspensions
 from reconciler.core.limits.prune_guard import Pruning
 from reconciler.core.model.dns_memory import NOTHING, NameRow, Withdrawal
 from reconciler.core.model.ledger import Ledger
@@ -39,7 +39,7 @@ def publish(snap: Snapshot, names: Names, pruning: Pruning, over_limit: Mapping[
             snap.desired, out.ledger, diff.object, f"records of {diff.key.name}", out.now, diff.held
         )
         if not holds and diff.edited:
-            holds = _listed(_mass_hold(snap, diff, pruning, over_limit))
+            holds = _listed(_mass_hold(snap, diff, pruning, over_limit) or _class_hold(snap, diff, pruning))
         if not holds and (*diff.provider_zone, diff.key.name, diff.object) in unapproved:
             # What replaces nothing is written together with another set of its name, whose hold says why.
             if diff.replaces:
@@ -54,7 +54,7 @@ def publish(snap: Snapshot, names: Names, pruning: Pruning, over_limit: Mapping[
         action = f"delete {stray.key.name} {stray.key.type}"
         item = deletions.item(stray) if pruning.mass else ""
         hold = prune_guard.hold(snap.desired, out.ledger, pruning, stray.object, action, item, out.now)
-        hold = hold if hold is not None else _mass_hold(snap, stray, pruning, over_limit)
+        hold = hold or _mass_hold(snap, stray, pruning, over_limit) or _class_hold(snap, stray, pruning)
         _add(stray, _listed(hold), due, out)
     withdrawals: dict[str, list[Withdrawal]] = {}
     if due:
@@ -151,6 +151,20 @@ def _mass_hold(snap: Snapshot, diff: RecordDiff, pruning: Pruning, over_limit: M
         return None
     action = f"delete {diff.key.name} {diff.key.type}"
     return prune_guard.unapproved(snap.desired, pruning.approvals, message, diff.object, action, deletions.item(diff))
+
+
+def _class_hold(snap: Snapshot, diff: RecordDiff, pruning: Pruning) -> Hold | None:
+    """The hold of a deletion that needs approval for what it is, or that the saved plan of the run does not have."""
+    if diff.after is not None:
+        return None
+    subject, action = (
+        approval_classes.record_set(diff.provider, diff.zone, diff.key),
+        f"delete {diff.key.name} {diff.key.type}",
+    )
+    item = deletions.item(diff)
+    return approval_classes.hold(
+        snap.desired, pruning.classes, pruning.approvals, subject, diff.object, action, item=item, held=diff.held
+    )
 
 
 def _put_list(division: Division, out: Outbox) -> None:

@@ -61,7 +61,10 @@ def merged(holds: Iterable[Hold], waits: Iterable[Wait]) -> tuple[list[Hold], li
     alike_holds: dict[Hold, list[Hold]] = {}
     for hold in holds:
         alike_holds.setdefault(
-            replace(hold, action="", held=UNSPECIFIED) if hold.object.startswith(record_lists.PREFIX) else hold, []
+            replace(hold, action="", held=UNSPECIFIED, item="")
+            if hold.object.startswith(record_lists.PREFIX)
+            else hold,
+            [],
         ).append(hold)
     alike_waits: dict[Wait, list[Wait]] = {}
     for wait in waits:

@@ -2,7 +2,8 @@
 
 An item is one change that needs approval: one container, one pool member, or one record set with its exact values before and after.
 An approval covers the items that had its hash, so also any part of them that is left, in every zone and over every pass, for `LASTS`.
-Another value or another set is another item. `decide` calls `resolve` once; `prune_guard` and `dns/publish` ask the result.
+An item alone can be approved too: then it is the hash. Another value or another set is another item. An approval of a change of a class
+of the Guard is used once: it is over when that change is done, or not wanted any more. `decide` calls `resolve` once; `prune_guard`, `approval_classes` and `dns/publish` ask the result.
 """
 
 from collections.abc import Collection, Mapping
@@ -62,17 +63,24 @@ def command(desired: Desired, approvals: Approvals) -> str:
     return f"{desired.apply_command} --approve {approvals.hash}"
 
 
-def resolve(ledger: Ledger, needed: Collection[str], now: Now) -> tuple[Ledger, Approvals]:
+def resolve(
+    ledger: Ledger, needed: Collection[str], now: Now, classified: Collection[str] = (), *, complete: bool = False
+) -> tuple[Ledger, Approvals]:
     """Apply the approvals to the items that need one; the ledger remembers the hash of the rest.
 
     Args:
         ledger: has the approvals that operators gave, and the hashes that earlier decisions showed.
         needed: the items of all changes that need approval now, approved or not.
         now: this instant.
+        classified: those of the needed items that are changes of a class of the Guard: an approval of one is used once.
+        complete: everything can be read, so a change that is not needed any more is done, or not wanted.
     """
     if not needed and not ledger.approvals:
         return ledger, Approvals("", frozenset(), FOREVER)
     rows = {key: row for key, row in ledger.approvals.items() if elapsed(row.at, now) < LASTS}
+    for name in [key for key, row in rows.items() if row.approved and row.items is None and key in needed]:
+        rows[name] = rows[name]._replace(items=(name,))
+    rows = _unused(rows, frozenset(classified), complete)
     given = [row for row in rows.values() if row.approved and row.items is not None]
     covered = frozenset(name for row in given for name in row.items or ()).intersection(needed)
     rest = tuple(sorted(set(needed) - covered))
@@ -91,6 +99,21 @@ def resolve(ledger: Ledger, needed: Collection[str], now: Now) -> tuple[Ledger, 
     if rows != ledger.approvals:
         ledger = replace(ledger, approvals=rows)
     return ledger, Approvals(shown, covered, min(ends, default=FOREVER), unused)
+
+
+def _unused(rows: Mapping[str, Approval], classified: frozenset[str], complete: bool) -> dict[str, Approval]:
+    """The rows without what was used once, and without approvals of which nothing is left."""
+    kept: dict[str, Approval] = {}
+    for key, row in rows.items():
+        if row.approved and row.items is not None and (row.once or not classified.isdisjoint(row.items)):
+            once = {*row.once, *classified.intersection(row.items)}
+            used = once - classified if complete else set()
+            items = tuple(item for item in row.items if item not in used)
+            if items:
+                kept[key] = row._replace(items=items, once=tuple(sorted(once - used)))
+        else:
+            kept[key] = row
+    return kept
 
 
 def _bounded(rows: Mapping[str, Approval]) -> dict[str, Approval]:

@@ -11,6 +11,7 @@ from manifests.values.desired import SECOND, Desired
 from manifests.values.limits import Held
 from manifests.values.source_identity import same_set
 from reconciler.core.limits import approvals, windows
+from reconciler.core.limits.approval_classes import NOTHING, Classified
 from reconciler.core.limits.approvals import Approvals
 from reconciler.core.model.instant import Now, due, elapsed, next_after
 from reconciler.core.model.ledger import Ledger
@@ -26,12 +27,13 @@ class Pruning:
     """The answer for all deletions of one decision.
 
     `mass` is a message when they are so many that each needs approval, else empty; `read_at` is the steady instant of the last
-    complete read of the source (ns).
+    complete read of the source (ns). `classes` are the changes that need approval for what they are, deletions or not.
     """
 
     mass: str
     read_at: int
     approvals: Approvals
+    classes: Classified = NOTHING
 
 
 def mass(desired: Desired, pruned: Collection[str], owned: int) -> str:
@@ -98,4 +100,4 @@ def unapproved(
         return None
     if given.unused:
         message += f"; the approval of {given.unused} is for other changes"
-    return Hold(obj, action, rule, message, next_step=approvals.command(desired, given))
+    return Hold(obj, action, rule, message, next_step=approvals.command(desired, given), item=item)

@@ -8,12 +8,15 @@ from reconciler.core.model.instant import Instant
 class Approval(NamedTuple):
     """One hash of held changes, and when it was approved, or first shown.
 
-    `items` are the digests of the changes that had this hash; None for an approved hash that no decision has shown yet.
+    `items` are the digests of the changes that had this hash; None for an approved hash that no decision has shown yet. `who`
+    approved it. `once` are those of the items that waited as changes of a class of the Guard: they are used up when they are gone.
     """
 
     at: Instant
     items: tuple[str, ...] | None = None
     approved: bool = True
+    who: str = ""
+    once: tuple[str, ...] = ()
 
 
 def read_approval(raw: Any) -> Approval | None:
@@ -24,5 +27,7 @@ def read_approval(raw: Any) -> Approval | None:
     """
     if raw is True:
         return None
-    at, items, approved = raw
-    return Approval(Instant(*at), None if items is None else tuple(str(item) for item in items), bool(approved))
+    at, items, approved, *rest = raw  # older rows are shorter
+    who, once = (*rest, "", ())[:2] if len(rest) != 1 else (rest[0], ())
+    texts = None if items is None else tuple(map(str, items))
+    return Approval(Instant(*at), texts, bool(approved), str(who), tuple(map(str, once)))

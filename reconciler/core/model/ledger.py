@@ -15,6 +15,7 @@ from reconciler.core.model.adopted import Adopted
 from reconciler.core.model.approval import Approval
 from reconciler.core.model.dns_memory import CheckRow, Flap, HeldTTL, NameRow, Written
 from reconciler.core.model.drift import Applied, Reverts
+from reconciler.core.model.had_privileges import HadPrivileges
 from reconciler.core.model.instant import Instant
 from reconciler.core.model.override import Override
 from reconciler.core.model.owned import Owned
@@ -180,7 +181,7 @@ class Ledger:
     pointed at its names. written: `provider/zone/name type set` -> what was written there. placed: replica -> its node. unread: nodes that have not been read since the
     places were lost -> whether anything of this instance was there before. applied: document -> its declaration that the world converged
     to last; moving: documents whose declaration is another one; applied_of: the revision of the manifests that both were compared with.
-    reverts: `replica|field` -> how often that field of its container drifted.
+    reverts: `replica|field` -> how often that field of its container drifted. privileges: workload key -> what its containers have, or had.
     """
 
     grants: Mapping[str, Grant] = field(default_factory=dict)
@@ -232,3 +233,4 @@ class Ledger:
     moving: frozenset[str] = frozenset()
     applied_of: str = ""
     reverts: Mapping[str, Reverts] = field(default_factory=dict)
+    privileges: Mapping[str, HadPrivileges] = field(default_factory=dict)

@@ -14,6 +14,7 @@ from reconciler.core.model.adopted import Adopted
 from reconciler.core.model.approval import read_approval
 from reconciler.core.model.dns_memory import read_check, read_flap, read_held_ttl, read_name, read_written, write_check
 from reconciler.core.model.drift import read_applied, read_reverts
+from reconciler.core.model.had_privileges import read_had
 from reconciler.core.model.instant import Instant, Now, instant, read_instant
 from reconciler.core.model.ledger import (
     Absence,
@@ -115,6 +116,7 @@ _READ: Mapping[str, Any] = {
     "unread": bool,
     "applied": read_applied,
     "reverts": read_reverts,
+    "privileges": read_had,
 }
 _WRITE: Mapping[str, Any] = {"specs": spec.write, "proven": spec.write, "checks": write_check}
 """Sections whose values JSON cannot write as they are."""

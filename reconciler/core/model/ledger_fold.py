@@ -85,7 +85,8 @@ class Command:
     """One command of an operator, from the inbox: `suspend`, `resume`, `approve`, `restart`, `rollback`, `drain`, `force` or `release`.
 
     `object` is a key, `*`, or a hash; of a restart it is the id of `request`. `value` is the `up` or `down` of `force`. `at` is when
-    the command was given. `forced` is the `--force` of `drain` and `force`.
+    the command was given. `forced` is the `--force` of `drain` and `force`. `items` are those of an approval whose changes are known
+    without a decision, because they are in a saved plan.
     """
 
     verb: str
@@ -98,6 +99,7 @@ class Command:
     value: str = ""
     at: Instant = NEVER
     forced: bool = False
+    items: tuple[str, ...] = ()
 
 
 def apply_commands(ledger: Ledger, commands: tuple[Command, ...]) -> Ledger:
@@ -121,8 +123,7 @@ def apply_commands(ledger: Ledger, commands: tuple[Command, ...]) -> Ledger:
                 key: retry_failed(rollout) for key, rollout in rollouts.items() if _covers(command.object, key)
             }
         elif command.verb == "approve":
-            shown = approvals.get(command.object)
-            approvals[command.object] = Approval(command.at, None if shown is None else shown.items)
+            approvals[command.object] = _approved(command, approvals.get(command.object))
         elif command.verb == "restart" and command.request is not None:
             requests.setdefault(command.object, command.request)
         elif command.verb == "rollback" and command.object in rollouts:
@@ -141,6 +142,12 @@ def apply_commands(ledger: Ledger, commands: tuple[Command, ...]) -> Ledger:
         overrides=overrides,
         escalations=escalations if escalations != ledger.escalations else ledger.escalations,
     )
+
+
+def _approved(command: Command, shown: Approval | None) -> Approval:
+    """The row of an approval: of the items in the command, else of those that were shown with the hash."""
+    items = command.items or (None if shown is None else shown.items)
+    return Approval(command.at, items, who=command.value or command.who)
 
 
 def accepts(ledger: Ledger, obj: str) -> bool:

@@ -118,6 +118,10 @@ class Rule(StrEnum):
     """The commit at the source does not have the signature that local documents ask for, so the last good one stays in force."""
     ABSENCE_UNPROVEN = "AbsenceUnproven"
     MASS_CHANGE = "MassChange"
+    APPROVAL_REQUIRED = "ApprovalRequired"
+    """The Guard names the class of the change, and no operator has approved it."""
+    NOT_IN_PLAN = "NotInPlan"
+    """The saved plan that this run applies does not have the change."""
     LAST_MEMBER = "LastMember"
     PANIC = "Panic"
     WEIGHT_REMOVAL_LIMIT = "WeightRemovalLimit"
@@ -234,7 +238,8 @@ class Hold:
     """An action that would be done but is not, with its rule.
 
     `until` is the steady instant of the next try; without one, `next_step` says what the operator has to do. `since` is the steady
-    instant from which its age counts, where a rule knows one. `action` is what is held as text, `held` as values.
+    instant from which its age counts, where a rule knows one. `action` is what is held as text, `held` as values. `item` is the
+    change that waits for an approval (`limits/approvals`); empty for other holds.
     """
 
     object: str
@@ -245,6 +250,7 @@ class Hold:
     next_step: str = ""
     since: int | None = None
     held: HeldAction = UNSPECIFIED
+    item: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from manifests.values.desired import Workload
 from manifests.values.rollouts import STAGED
-from providers.facts import ProbeValue
+from providers.facts import ContainerState, ProbeValue
 from reconciler.core.health.belief import Belief
 from reconciler.core.model.instant import FOREVER, Now
 from reconciler.core.model.ledger import Grant, Ledger
@@ -38,6 +38,11 @@ class Availability(NamedTuple):
 def available_at(belief: Belief, min_ready: int) -> int:
     """The steady instant from which this container is available, FOREVER while it is not ready."""
     return belief.since + min_ready if belief.ready is _PASS else FOREVER
+
+
+def may_serve(belief: Belief) -> bool:
+    """Whether a container serves, or may do so by itself: it runs, and its health has not failed. One that is only not ready may be soon."""
+    return belief.fact.state is ContainerState.RUNNING and belief.live is not ProbeValue.FAIL
 
 
 def published_floor(workload: Workload) -> int:

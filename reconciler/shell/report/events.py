@@ -3,7 +3,7 @@
 Pure functions over decisions. `reporting.py` calls `changes` for every decision that it reports; `reconcile events` shows the rows.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from providers.facts import ContainerFact, Generation, ProbeFact, Probes, ProbeValue
@@ -114,16 +114,34 @@ def source_event(text: str, now: Now) -> Event:
     return Event(now.wall, "source", OBJECT, "read the source", "SourceNews", "", text)
 
 
-def command_event(command: Command, now: Now) -> Event:
-    """The order of an operator, as it was taken: also one that changes nothing, so that each has one line with who gave it."""
+APPROVED_SHOWN = 20
+"""Most changes that the event of an approval lists."""
+
+
+def approved_changes(command: Command, holds: Iterable[Hold]) -> str:
+    """What an approval is for, by the holds of the decision before it; empty for another command, and when these do not show it."""
+    if command.verb != "approve":
+        return ""
+    waiting = [hold for hold in holds if hold.item]
+    mine = [hold for hold in waiting if hold.item == command.object or hold.item in command.items]
+    mine = mine or [hold for hold in waiting if command.object in hold.next_step]
+    listed = [f"{hold.object}: {hold.action}: {hold.message}" for hold in mine]
+    more = len(listed) - APPROVED_SHOWN
+    return "; ".join([*listed[:APPROVED_SHOWN], *([f"and {more} more"] if more > 0 else [])])
+
+
+def command_event(command: Command, now: Now, approved: str = "") -> Event:
+    """The order of an operator, as it was taken: also one that changes nothing, so that each has one line with who gave it.
+
+    `approved`: the changes that an approval is for.
+    """
     request, obj, words = command.request, command.object, [command.verb, command.value]
     if request is not None:
         obj = request.object
         words.append(command.object)
         words.append(f"of container {request.only}" if request.only else "")
     elif command.verb == "approve":
-        obj = ""
-        words.append(command.object)
+        obj, words = "", ["approve", command.object]
     elif obj == "*":
         obj = ""
         words.append("everything")
@@ -135,6 +153,9 @@ def command_event(command: Command, now: Now) -> Event:
         words.append(f"until {utc(command.until_wall):%Y-%m-%dT%H:%M:%SZ}")
     reason = (command.reason if request is None else request.reason) or "no reason given"
     who = command.who or "unknown"
+    if command.verb == "approve":
+        reason = f"{reason}; approved: {approved}" if approved else reason
+        who = f"{command.value} (user {who})" if command.value else who
     return Event(
         now.wall, "command", obj, " ".join(word for word in words if word), "Ordered", f"by {who}", reason, who
     )

@@ -22,6 +22,7 @@ from reconciler.shell.report.events import (
     ADOPTION,
     LastReport,
     Pending,
+    approved_changes,
     changes,
     command_event,
     end_event,
@@ -95,7 +96,8 @@ class Reporting:
             if command.verb == SHOW:
                 self._requested = True
             else:
-                self._events.append(command_event(command, now))
+                holds = self._last[0].holds if self._last is not None else ()
+                self._events.append(command_event(command, now, approved_changes(command, holds)))
 
     def done(self, action: tuple[Step, Outcome, Now], revision: str, origin: str = "") -> None:
         """Queue the outcome of a step for the audit, with the revision of the manifests in force. A skipped step is no event.

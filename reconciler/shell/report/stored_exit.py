@@ -8,7 +8,7 @@ from typing import Any
 
 from reconciler.core.model.reasons import Rule
 from reconciler.exits import Exit, worst
-from reconciler.shell.report.summary import ASKED_FOR, HARMLESS, MANUAL
+from reconciler.shell.report.summary import APPROVALS, ASKED_FOR, HARMLESS, MANUAL, awaits_approval
 
 
 def judge(stored: Mapping[str, Any], now: int, *, live: bool, max_age: int) -> tuple[Exit, tuple[str, ...]]:
@@ -31,7 +31,11 @@ def judge(stored: Mapping[str, Any], now: int, *, live: bool, max_age: int) -> t
         codes.append(code)
         if code is not Exit.OK:
             reasons.append(f"{hold['object']}: {hold['action']} is held ({hold['rule']}: {hold['message']})")
+    rules = {rule.value for rule in APPROVALS}
+    unapproved = {str(hold["object"]) for hold in stored["holds"] if hold["rule"] in rules}
     for wait in stored["waits"]:
+        if wait["until_wall"] is None and awaits_approval(str(wait["object"]), str(wait["waiting"]), unapproved):
+            continue
         if not _asked_for(str(wait["waiting"]), wait["until_wall"], now):
             codes.append(Exit.UNFINISHED)
             reasons.append(f"{wait['object']}: waiting for {wait['waiting']} ({wait['message']})")

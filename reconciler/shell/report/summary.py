@@ -4,7 +4,7 @@ Pure functions over decisions, called by the loop and by `reporting.py`.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +34,8 @@ MANUAL = {
     Rule.NAME_TAKEN,
     Rule.FOREIGN_RECORD,
     Rule.MASS_CHANGE,
+    Rule.APPROVAL_REQUIRED,
+    Rule.NOT_IN_PLAN,
     Rule.SUSPENDED,
     Rule.DENIED,
     Rule.POLICY_VIOLATION,
@@ -53,6 +55,9 @@ MANUAL = {
     Rule.SECRET_UNUSABLE,
 }
 """Holds that only an operator ends."""
+
+APPROVALS = {Rule.APPROVAL_REQUIRED, Rule.NOT_IN_PLAN}
+"""Holds of planned changes: what waits for the same object waits for the operator."""
 
 UNKNOWNS = {Rule.UNKNOWN_RUNTIME, Rule.UNKNOWN_POOL, Rule.UNKNOWN_ZONE}
 """Holds because of a provider that cannot be read."""
@@ -112,7 +117,10 @@ def pending(decision: Decision, end: int, unknown_is_final: bool) -> bool:
     if decision.steps or decision.unsettled:
         return True
     refused = {hold.object for hold in decision.holds if hold.rule is Rule.STEP_FAILED and hold.next_step}
+    unapproved = {hold.object for hold in decision.holds if hold.rule in APPROVALS}
     for wait in decision.waits:
+        if wait.until is None and awaits_approval(wait.object, wait.waiting.value, unapproved):
+            continue
         if wait.waiting is Waiting.ROLLBACK_WINDOW:
             continue  # converged: a later run removes what is kept for a rollback
         if wait.waiting is Waiting.NAMES and wait.until is None and wait.object in refused:
@@ -127,6 +135,19 @@ def pending(decision: Decision, end: int, unknown_is_final: bool) -> bool:
     # An action that two operators stop begins when the last of both has ended.
     lasting = {(hold.object, hold.action) for hold in decision.holds if not _ends_by_itself(hold, end)}
     return any((hold.object, hold.action) not in lasting for hold in decision.holds)
+
+
+def awaits_approval(obj: str, waiting: str, unapproved: Collection[str]) -> bool:
+    """Whether progress of an object waits for an approval.
+
+    Args:
+        waiting: what it waits for, a value of `Waiting`.
+        unapproved: the objects with a change that waits for an approval.
+    """
+    if waiting == Waiting.NAMES.value:
+        return any(not name.startswith("workload/") for name in unapproved)
+    of_workload = {name.partition("/")[2].partition("/")[0] for name in unapproved if name.startswith("workload/")}
+    return waiting == Waiting.REPLACEMENT.value and obj.partition("/")[2].partition("/")[0] in of_workload
 
 
 def _ends_by_itself(hold: Hold, end: int) -> bool:
@@ -173,7 +194,10 @@ def summarize(
             reasons.append(f"{hold.object}: {hold.action} is held ({hold.rule.value}: {hold.message})")
         elif hold.until is not None:
             run_again.append((f"{hold.object}: {hold.action} ({hold.rule.value})", hold.until))
+    unapproved = {hold.object for hold in decision.holds if hold.rule in APPROVALS}
     for wait in decision.waits:
+        if wait.until is None and awaits_approval(wait.object, wait.waiting.value, unapproved):
+            continue
         code = _judge_wait(wait, now)
         codes.append(code)
         if code is not Exit.OK:
@@ -245,6 +269,7 @@ def decision_document(
                 "message": hold.message,
                 "until_wall": wall(hold.until),
                 "next_step": hold.next_step or None,
+                "item": hold.item or None,
                 "since_wall": wall(hold.since),
             }
             for hold in decision.holds

@@ -47,7 +47,8 @@ def command_of(stored: InboxCommand, clock: InstanceClock) -> Command:
         until, probes = int(raw.get("until_wall", 0) or 0), raw.get("probes") is True
         reason, value = str(raw.get("reason", "")), str(raw.get("value", ""))
         forced = raw.get("forced") is True
-        return Command(stored.command, obj, stored.who, reason, until, probes, request, value, at, forced)
+        items = tuple(str(item) for item in raw.get("items", ()))
+        return Command(stored.command, obj, stored.who, reason, until, probes, request, value, at, forced, items)
     except (ValueError, KeyError, TypeError, AttributeError):
         return Command("unreadable", "", stored.who)
 

@@ -41,6 +41,7 @@ NEW_SECTIONS = {
     "moving",
     "applied_of",
     "reverts",
+    "privileges",
 }
 NEW_RULES = {
     Rule.DRAIN_DEADLINE,
@@ -59,6 +60,8 @@ NEW_RULES = {
     Rule.VOLUME_IN_USE,
     Rule.FILES_KEPT,
     Rule.DRIFT,
+    Rule.APPROVAL_REQUIRED,
+    Rule.NOT_IN_PLAN,
 }
 NEW_REASONS = {
     Reason.IMAGE_REPLACED,
