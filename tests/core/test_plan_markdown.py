@@ -55,6 +55,7 @@ def review(texts: Iterator[str], groups: int = 2) -> Review:
             )
             for _ in range(groups)
         ),
+        files=(some(4), some(1)),
         holds=some(),
         waits=some(),
         notes=some(),
@@ -137,3 +138,28 @@ def test_an_object_without_room_for_its_steps_is_shown_without_them():
     assert "`~ replicas: 1 -> 400`" in shown
     assert "_400 steps not shown_" in shown
     assert "more object" not in shown
+
+
+def test_many_long_files_are_counted_and_leave_room_for_the_objects():
+    long = tuple(
+        (f"file workload/web: volume conf: {n}.conf", *(f"    +line {n} {'x' * 90}" for _ in range(60)))
+        for n in range(400)
+    )
+    text = to_markdown(
+        Review(
+            heads=("plan",),
+            counts=(),
+            destroyed=(),
+            privileges=(),
+            groups=(Group("workload/web", "changed"),),
+            files=long,
+        ),
+        instance="shop",
+        result="changes are planned",
+        command="reconcile plan manifests/",
+    )
+    assert len(text) < 65_536
+    assert "0.conf" in text
+    assert "+line 0" in text
+    assert re.search(r"_\d+ more_", text)
+    assert "workload/web`: `changed" in text
