@@ -56,6 +56,7 @@ OPTIONS_WITH_VALUE = frozenset(
         "--activate-at",
         "--activate-in",
         "--approve",
+        "--channel",
         "--color",
         "--container",
         "--deadline",
