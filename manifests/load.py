@@ -13,7 +13,7 @@ from hashlib import sha256
 
 from manifests.gc_pause import collector_paused
 from manifests.kinds import Instance
-from manifests.kinds.source import Source
+from manifests.kinds.instance import InstanceSpec
 from manifests.kinds.validate import validate
 from manifests.problems import Code, ManifestErrors, Problem, Where
 from manifests.resolve.ciphertext import encrypted_file
@@ -223,22 +223,22 @@ def _unprovided(tree: SourceTree, value: Desired, support: TemplateSupport) -> l
     return problems
 
 
-def declared_source(local: LocalDocuments) -> Source | None:
-    """The git source that the Instance of local documents declares; None without one.
+def declared_instance(local: LocalDocuments) -> InstanceSpec | None:
+    """The Instance that local documents declare; None without one.
 
     Raises ManifestErrors when they cannot be read, or their Instance is invalid.
     """
     problems = list(local.problems)
-    source: Source | None = None
+    spec: InstanceSpec | None = None
     for document in _documents(local.files, problems):
         declared, wrong = validate(document)
         if declared is None or declared.kind == "Instance":
             problems += wrong
         if declared is not None and isinstance(declared.manifest, Instance):
-            source = source or declared.manifest.spec.source
+            spec = spec or declared.manifest.spec
     if any(not problem.is_warning for problem in problems):
         raise ManifestErrors(problems)
-    return source
+    return spec
 
 
 def _links_out_of_the_tree(value: Desired) -> list[Problem]:

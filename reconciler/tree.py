@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from manifests.load import Sources, declared_source, read_sources, resolve_sources
+from manifests.load import Sources, declared_instance, read_sources, resolve_sources
 from manifests.problems import ManifestErrors, Problem
 from manifests.source.directory import SUFFIXES, with_contents
 from manifests.source.git_url import GitUrl
@@ -155,8 +155,8 @@ def _reader(url: GitUrl, instance_file: Path | None, state: Path | None) -> "Git
 
 def source_of_instance(instance_file: Path) -> GitUrl | None:
     """The git source that the Instance of local documents declares; None without one. Raises `ManifestErrors` when they are invalid."""
-    source = declared_source(read_local(instance_file, os.devnull))
-    return None if source is None else source.parsed
+    spec = declared_instance(read_local(instance_file, os.devnull))
+    return None if spec is None or spec.source is None else spec.source.parsed
 
 
 def load(path: Given, instance_file: Path | None = None) -> Desired:

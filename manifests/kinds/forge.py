@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from manifests.kinds.base import Model
-from manifests.kinds.secret_ref import SecretReference
+from manifests.kinds.secret_ref import HostSecretReference
 from manifests.types.engine import AbsolutePath
 from manifests.types.errors import bad_value
 from manifests.types.fields import Shown
@@ -31,7 +31,7 @@ class Forge(Model):
     type: Literal["github", "gitlab", "gitea"] = Field(description="API of the forge; `gitea` also stands for Forgejo.")
     url: ServerURL = Field(description="Address of the forge's web pages, such as https://github.com.")
     project: Project = Field(description="Path of the repository there.")
-    token: SecretReference = Field(
+    token: HostSecretReference = Field(
         description="Token that may set commit statuses: GitHub `statuses: write`, GitLab `api`, Gitea `write:repository`."
     )
     ca_file: AbsolutePath | None = Field(None, description="PEM certificates to trust instead of those of the system.")

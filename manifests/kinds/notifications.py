@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from manifests.kinds.base import Model, unique
-from manifests.kinds.secret_ref import SecretReference
+from manifests.kinds.secret_ref import HostSecretReference
 from manifests.types.durations import DAY, Duration
 from manifests.types.engine import AbsolutePath
 from manifests.types.errors import bad_value
@@ -53,14 +53,16 @@ class Channel(Model):
         20, description="Messages in one hour. What is beyond waits; a summary takes the place of what waits too long."
     )
     url: CallURL | None = Field(None, description="`webhook`: address of the request.")
-    url_from: SecretReference | None = Field(
+    url_from: HostSecretReference | None = Field(
         None,
         description="`webhook`, `apprise`: secret that is the whole address, such as that of a chat's incoming webhook.",
     )
-    secret: SecretReference | None = Field(
+    secret: HostSecretReference | None = Field(
         None, description="`webhook`: key of the HMAC-SHA256 signature in the header `X-Reconciler-Signature`."
     )
-    token: SecretReference | None = Field(None, description="`webhook`: token of the header `Authorization: Bearer`.")
+    token: HostSecretReference | None = Field(
+        None, description="`webhook`: token of the header `Authorization: Bearer`."
+    )
     host: ServerName | None = Field(None, description="`smtp`: mail server.")
     port: PortNumber | None = Field(
         None, description="`smtp`: port; by default 587, with `security: tls` 465, with `security: none` 25."
@@ -73,7 +75,7 @@ class Channel(Model):
     username: Annotated[str, Field(min_length=1, max_length=256), Shown("text")] | None = Field(
         None, description="`smtp`: name to log in with; needs `password`."
     )
-    password: SecretReference | None = Field(None, description="`smtp`: password; needs `username`.")
+    password: HostSecretReference | None = Field(None, description="`smtp`: password; needs `username`.")
     ca_file: AbsolutePath | None = Field(
         None, description="`webhook`, `smtp`: PEM certificates to trust instead of those of the system."
     )

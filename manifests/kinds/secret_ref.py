@@ -103,6 +103,21 @@ class SecretReference(Model):
         )
 
 
+class HostSecretReference(SecretReference):
+    """Place of a secret that the tree must not choose: as SecretReference, but an encrypted file has an absolute path."""
+
+    @model_validator(mode="after")
+    def _on_the_host(self) -> Self:
+        for form, file in (("sops", self.sops and self.sops.file), ("age", self.age and self.age.file)):
+            if file and not file.startswith("/"):
+                raise bad_value(
+                    f"'{file}' is a file of the manifests' directory, which must not choose this secret",
+                    "write the absolute path of a file on this host",
+                    at=(form, "file"),
+                )
+        return self
+
+
 def written(source: SecretSource) -> str:
     """A reference as a manifest writes it, without braces: for hints."""
     if source.sops_file:

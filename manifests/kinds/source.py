@@ -8,7 +8,7 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from manifests.kinds.base import Model
-from manifests.kinds.secret_ref import SecretReference
+from manifests.kinds.secret_ref import HostSecretReference
 from manifests.kinds.verify import Verify
 from manifests.kinds.webhook import Webhook
 from manifests.source.git_url import BadUrl, GitUrl, parse
@@ -55,9 +55,9 @@ class Source(Model):
         description="Holds a commit whose history does not contain the commit in force (a force-push) until an operator changes this "
         "or the branch; by default it is followed and reported.",
     )
-    token: SecretReference | None = Field(None, description="Token or password for `git+https`.")
+    token: HostSecretReference | None = Field(None, description="Token or password for `git+https`.")
     username: UserName = Field("git", description="User name that is sent with the token; most servers ignore it.")
-    ssh_key: SecretReference | None = Field(None, description="Private key for `git+ssh`, without a passphrase.")
+    ssh_key: HostSecretReference | None = Field(None, description="Private key for `git+ssh`, without a passphrase.")
     known_hosts: AbsolutePath | None = Field(
         None,
         description="File of the host keys that `git+ssh` accepts, as ssh-keyscan writes them. Required for `git+ssh`.",

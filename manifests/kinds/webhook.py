@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from manifests.kinds.base import Model
-from manifests.kinds.secret_ref import SecretReference
+from manifests.kinds.secret_ref import HostSecretReference
 from manifests.types.listen import ListenAny, split_address
 from manifests.values.desired import WebhookListener
 
@@ -16,7 +16,9 @@ class Webhook(Model):
     listen: ListenAny = Field(
         description="Address and port of `POST /v1/webhook`. It is plain HTTP: where others can reach it, put a TLS proxy in front."
     )
-    secret: SecretReference = Field(description="Secret that the forge signs its deliveries with, or sends (GitLab).")
+    secret: HostSecretReference = Field(
+        description="Secret that the forge signs its deliveries with, or sends (GitLab)."
+    )
     provider: Literal["github", "gitlab", "gitea"] | None = Field(
         None,
         description="Kind of the forge; `gitea` also for Forgejo. By default the header of the signature says it. With it, other kinds of "

@@ -9,7 +9,7 @@ from manifests.resolve.push import listener, needs_server
 from manifests.resolve.references import Scope
 from manifests.types.listen import split_address
 from manifests.values import desired
-from manifests.values.secret_sources import Decryption, SecretPrograms
+from manifests.values.secret_sources import Decryption, SecretPrograms, SecretSource
 
 EXAMPLE = """\
 apiVersion: reconciler/v1
@@ -44,16 +44,23 @@ def instance(scope: Scope) -> desired.Instance | None:
         enhanced_liveness=spec.enhanced_liveness,
         allow_addresses=tuple(sorted(spec.allow_addresses)),
         informed=informed(declared[0], scope, manifest),
-        secret_programs=_secret_programs(declared[0], spec),
+        secret_programs=secret_programs(spec, local=declared[0].local),
+        source_secrets=_source_secrets(spec),
     )
 
 
-def _secret_programs(declared: Declared, spec: InstanceSpec) -> SecretPrograms:
+def secret_programs(spec: InstanceSpec, *, local: bool) -> SecretPrograms:
     """What runs for secrets. Files of a tree without local documents may name any key service: that tree is trusted like a script."""
     commands = tuple(command.value() for command in spec.secret_commands)
     if spec.decryption is not None:
         return SecretPrograms(commands, spec.decryption.value())
-    return SecretPrograms(commands, Decryption(key_services=() if declared.local else None))
+    return SecretPrograms(commands, Decryption(key_services=() if local else None))
+
+
+def _source_secrets(spec: InstanceSpec) -> tuple[SecretSource, ...]:
+    """The credentials of the git source."""
+    references = () if spec.source is None else (spec.source.token, spec.source.ssh_key)
+    return tuple(reference.source() for reference in references if reference is not None)
 
 
 def _metrics(declared: Declared, scope: Scope, manifest: kinds.Instance) -> desired.MetricsListener | None:

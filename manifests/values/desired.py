@@ -383,7 +383,7 @@ class Instance:
 
     With `enhanced_liveness` foreign containers whose labels ask for it are restarted for their health.
     `allow_addresses` are special networks, such as loopback, that health checks of names may probe. `secret_programs` are what gives
-    secrets by commands and decryption.
+    secrets by commands and decryption. `source_secrets` are the credentials of the git source.
     """
 
     id: str
@@ -398,6 +398,7 @@ class Instance:
     allow_addresses: tuple[str, ...] = ()
     informed: Informed = NOT_INFORMED
     secret_programs: SecretPrograms = NO_PROGRAMS
+    source_secrets: tuple[SecretSource, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -115,6 +115,20 @@ class Informed:
     channels: tuple[Channel, ...] = ()
     forge: Forge | None = None
 
+    @property
+    def secrets(self) -> tuple[SecretSource, ...]:
+        """The references to secrets of all channels and the forge."""
+        named: list[SecretSource | None] = []
+        for channel in self.channels:
+            via = channel.via
+            if isinstance(via, Webhook):
+                named += [via.url_from, via.secret, via.token]
+            else:
+                named.append(via.password if isinstance(via, Mail) else via.url)
+        if self.forge is not None:
+            named.append(self.forge.token)
+        return tuple(source for source in named if source is not None)
+
 
 NOT_INFORMED = Informed()
 """No channel and no forge."""

@@ -269,14 +269,16 @@ class _Store:
 _store = _Store()
 
 
-def define(programs: SecretPrograms, root: str) -> None:
+def define(programs: SecretPrograms, root: str | None = None) -> None:
     """Say how this process gets secrets, from now on.
 
     Args:
         programs: commands and identities of the Instance in force.
-        root: the directory of the manifests in force, where encrypted files of the tree are.
+        root: the directory of the manifests in force, where encrypted files of the tree are; None = as before.
     """
-    _store.programs, _store.root = programs, root
+    _store.programs = programs
+    if root is not None:
+        _store.root = root
 
 
 def resolve(source: SecretSource, target: str) -> Secret:

@@ -39,7 +39,7 @@ def notify(what: str, path: "Given | None", channel: str, **raw: Any) -> Exit:
     """Send a test notice through the channels of the Instance, and report the result."""
     del what  # there is one so far
     options = Options.of(raw)
-    from providers.lib.secrets import on_resolve  # noqa: PLC0415  (imported when it is needed)
+    from providers.lib.secrets import define, on_resolve  # noqa: PLC0415  (imported when it is needed)
     from reconciler import tree  # noqa: PLC0415
     from reconciler.notify import attach  # noqa: PLC0415
     from reconciler.notify.text import clean  # noqa: PLC0415
@@ -57,6 +57,7 @@ def notify(what: str, path: "Given | None", channel: str, **raw: Any) -> Exit:
     view = options.view
     if not chosen:
         raise usage_error("the Instance has no channel", "add spec.notifications to the Instance of --instance")
+    define(desired.instance.secret_programs, desired.root)
     rows: list[dict[str, Any]] = []
     with on_resolve(SECRETS.add):
         for tested in attach.test(chosen, desired.instance.id, SystemClock()):

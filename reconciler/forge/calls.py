@@ -10,7 +10,7 @@ from manifests.values.desired import SECOND
 from manifests.values.notices import Forge as Settings
 from providers.errors import ProviderError, Rejected, Unreachable
 from providers.lib.http import API, Reply
-from providers.lib.secrets import Secret, SecretRef
+from providers.lib.secrets import Secret, resolve
 from providers.lib.shapes import expected_shape
 
 TIMEOUT = 10 * SECOND
@@ -47,7 +47,7 @@ class Calls:
         limit: str = "per_page",
     ) -> None:
         self.target = f"forge {settings.project}"
-        self._token = SecretRef(env=settings.token.env or None, file=settings.token.file or None)
+        self._token = settings.token
         self._headers, self._limit, self._base = headers, limit, base
         self._api = API(
             base,
@@ -60,7 +60,7 @@ class Calls:
         )
 
     def _secret_headers(self) -> Headers:
-        token = self._token.resolve(self.target).reveal()
+        token = resolve(self._token, self.target).reveal()
         return {name: Secret(value) for name, value in self._headers(token).items()}
 
     def get(self, path: str) -> Reply:

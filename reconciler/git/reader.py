@@ -23,15 +23,17 @@ from hashlib import sha256
 from pathlib import Path
 from time import monotonic
 
+from manifests.kinds.secret_ref import SecretReference
 from manifests.kinds.source import Source
-from manifests.load import Sources, declared_source
+from manifests.load import Sources, declared_instance
 from manifests.problems import Code, ManifestErrors, Problem
+from manifests.resolve.instance import secret_programs
 from manifests.source.directory import SourceTree, digest, read_tree
 from manifests.source.git_url import GitUrl
 from manifests.source.local import LocalDocuments, read_local
 from manifests.values.desired import SECOND
 from providers.errors import ProviderError
-from providers.lib.secrets import SecretRef
+from providers.lib.secrets import define, resolve
 from reconciler.git.access import Access
 from reconciler.git.errors import Damaged, GitError, Refused, Unusable, Unverified
 from reconciler.git.mirror import TIMEOUT, Head, Mirror
@@ -168,9 +170,13 @@ class GitReader:
     def _take_settings(self, local: LocalDocuments | None) -> None:
         """What local documents say about the remote. While they are invalid, what they said before counts; they are reported elsewhere."""
         try:
-            settings = None if local is None else declared_source(local)
+            spec = None if local is None else declared_instance(local)
         except ManifestErrors:
             return
+        settings = None if spec is None else spec.source
+        if spec is not None:
+            # A credential may need a program before any manifests are in force.
+            define(secret_programs(spec, local=True))
         if settings != self._settings:
             self._settings, self._due, self._judge_again = settings, 0.0, True
 
@@ -316,19 +322,19 @@ def access_of(source: Source) -> Access:
     """The credentials of a source. They are read when git needs them, and masked in all output from then on."""
     key_file = source.ssh_key.file if source.ssh_key is not None and source.ssh_key.file else ""
 
-    def reading(env: str | None, file: str | None, what: str) -> Callable[[], str]:
-        def resolve() -> str:
-            text = SecretRef(env=env, file=file).resolve(what).reveal()
+    def reading(reference: SecretReference, what: str) -> Callable[[], str]:
+        def read() -> str:
+            text = resolve(reference.source(), what).reveal()
             SECRETS.add(text)
             return text
 
-        return resolve
+        return read
 
     token, key = source.token, source.ssh_key
     return Access(
         username=source.username,
-        token=None if token is None else reading(token.env, token.file, "token of the source"),
-        key=None if key is None or key_file else reading(key.env, key.file, "ssh key of the source"),
+        token=None if token is None else reading(token, "token of the source"),
+        key=None if key is None or key_file else reading(key, "ssh key of the source"),
         key_file=key_file,
         known_hosts=source.known_hosts or "",
         ca_file=source.ca_file or "",

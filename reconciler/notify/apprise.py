@@ -4,9 +4,9 @@ import logging
 
 from manifests.values.notices import Apprise as Settings
 from providers.errors import Rejected, Unreachable
+from providers.lib.secrets import resolve
 from reconciler.core.notices.model import Notice, Phase
 from reconciler.notify import text
-from reconciler.notify.sender import reference
 
 
 class AppriseSender:
@@ -24,7 +24,7 @@ class AppriseSender:
             raise Rejected(self._target, cause, "run pip install 'reconciler-gitops[notify]'", whole=True) from None
         # Its logs hold parts of the URL, which is a secret.
         logging.getLogger("apprise").setLevel(logging.CRITICAL + 1)
-        url = reference(self._via.url).resolve(self._target).reveal()
+        url = resolve(self._via.url, self._target).reveal()
         service = apprise.Apprise()
         if not service.add(url):
             cause = "Apprise does not know the URL of urlFrom"

@@ -12,9 +12,9 @@ from email.policy import SMTP as POLICY
 
 from manifests.values.notices import Mail, Security
 from providers.errors import OutcomeUnknown, ProviderError, Rejected, Unreachable
+from providers.lib.secrets import resolve
 from reconciler.core.notices.model import Notice
 from reconciler.notify import text
-from reconciler.notify.sender import reference
 from reconciler.shell.clock import utc
 from reconciler.shell.secrets import SECRETS
 
@@ -119,7 +119,7 @@ class MailSender:
     def _log_in(self, server: smtplib.SMTP) -> None:
         if self._via.password is None:
             return
-        password = reference(self._via.password).resolve(self._target).reveal()
+        password = resolve(self._via.password, self._target).reveal()
         if not (password.isascii() and password.isprintable() and self._via.username.isascii()):
             # smtplib encodes as ASCII, and its error would quote the password.
             cause = "the user name or password has characters beyond ASCII"

@@ -4,8 +4,6 @@ from collections.abc import Callable
 from typing import Protocol
 
 from manifests.values.notices import Apprise, Channel, Mail
-from manifests.values.secret_sources import SecretSource
-from providers.lib.secrets import SecretRef
 from reconciler.core.notices.model import Notice
 
 
@@ -23,11 +21,6 @@ class Sender(Protocol):
 
     def close(self) -> None:
         """Close connections."""
-
-
-def reference(source: SecretSource) -> SecretRef:
-    """The reference to a secret, to be resolved at each use."""
-    return SecretRef(env=source.env or None, file=source.file or None)
 
 
 def make(channel: Channel, instance: str, steady: Callable[[], int], wall: Callable[[], float]) -> Sender:

@@ -14,10 +14,9 @@ from manifests.values.desired import SECOND
 from manifests.values.notices import Webhook
 from providers.errors import Rejected, Unreachable
 from providers.lib.http import API
-from providers.lib.secrets import Secret
+from providers.lib.secrets import Secret, resolve
 from reconciler.core.notices.model import Notice
 from reconciler.notify import text
-from reconciler.notify.sender import reference
 
 TIMEOUT = 5 * SECOND
 """Longest wait (ns) for a connection and for each piece of an answer; a whole call takes five times that at most."""
@@ -45,17 +44,17 @@ class WebhookSender:
         """Post it. Raises as `Sender` says."""
         api, url = self._api, self._via.url
         if self._via.url_from is not None:
-            url = reference(self._via.url_from).resolve(self._target).reveal().strip()
+            url = resolve(self._via.url_from, self._target).reveal().strip()
             api = self._checked(url)
         if api is None:
             raise Unreachable(self._target, "it has no address")
         body = json.dumps(text.document(notice, self._instance)).encode()
         headers = {"X-Reconciler-Delivery": Secret(text.delivery(notice, self._instance))}
         if self._via.token is not None:
-            token = reference(self._via.token).resolve(self._target).reveal()
+            token = resolve(self._via.token, self._target).reveal()
             headers["Authorization"] = Secret(f"Bearer {token}")
         if self._via.secret is not None:
-            key = reference(self._via.secret).resolve(self._target).reveal()
+            key = resolve(self._via.secret, self._target).reveal()
             at = str(int(self._wall()))
             headers["X-Reconciler-Timestamp"] = Secret(at)
             headers["X-Reconciler-Signature"] = Secret(signature(key, at, body))

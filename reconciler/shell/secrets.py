@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import quote, quote_plus
 
-from manifests.values.desired import Desired, Template
+from manifests.values.desired import Desired, Instance, Template
 from manifests.values.secret_sources import SecretSource
 from providers.errors import ProviderError
 from providers.facts import ContainerFact, ProbeFact
@@ -148,8 +148,16 @@ def all_references(desired: Desired) -> Iterator[tuple[str, list[SecretSource]]]
             yield policy.key, list(_in_headers(policy.check.headers))
     for check in desired.checks:
         yield check.key, list(_in_headers(check.check.headers))
-    if desired.instance.metrics is not None and desired.instance.metrics.token is not None:
-        yield f"instance/{desired.instance.id}", [desired.instance.metrics.token]
+    yield f"instance/{desired.instance.id}", list(_of_instance(desired.instance))
+
+
+def _of_instance(instance: Instance) -> Iterator[SecretSource]:
+    if instance.metrics is not None and instance.metrics.token is not None:
+        yield instance.metrics.token
+    if instance.webhook is not None:
+        yield instance.webhook.secret
+    yield from instance.source_secrets
+    yield from instance.informed.secrets
 
 
 def _in_headers(headers: tuple[tuple[str, str | SecretSource], ...]) -> Iterator[SecretSource]:

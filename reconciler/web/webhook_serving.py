@@ -9,7 +9,7 @@ from functools import partial
 
 from manifests.values.desired import WebhookListener
 from providers.errors import ProviderError
-from providers.lib.secrets import SecretRef
+from providers.lib.secrets import resolve
 from reconciler.shell.webhook import Webhook
 from reconciler.web.keep_open import keep_open, run_until_moved
 from reconciler.web.sockets import open_tcp
@@ -51,12 +51,11 @@ async def _listen(
 
 def _secret(listener: WebhookListener, note: Callable[[str], None]) -> Callable[[], str]:
     """Reads the secret at each use, so that a changed one counts at once; a problem is reported once, until it changes."""
-    reference = SecretRef(env=listener.secret.env or None, file=listener.secret.file or None)
     reported: list[str] = []
 
     def read() -> str:
         try:
-            secret = reference.resolve("source.webhook.secret of the Instance").reveal()
+            secret = resolve(listener.secret, "source.webhook.secret of the Instance").reveal()
         except ProviderError as error:
             if reported != [str(error)]:
                 reported[:] = [str(error)]

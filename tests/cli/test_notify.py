@@ -41,6 +41,16 @@ def test_every_channel_gets_a_notice_and_the_result_is_shown(tree, local, reconc
     assert ops.requests[0][0] == "/x"
 
 
+def test_a_secret_of_a_channel_may_come_from_a_command(tree, local, reconcile):
+    with hook() as chat:
+        words = (
+            f"url: '{chat.url}', token: {{command: hook}}}}], secretCommands: [{{name: hook, command: [echo, a-token]}}"
+        )
+        done = reconcile("notify", "test", tree, "--instance", local(f"{{name: chat, type: webhook, {words}"))
+    assert (done.code, done.err) == (0, "")
+    assert chat.requests[0][1]["authorization"] == "Bearer a-token"
+
+
 def test_one_channel_is_chosen_by_its_name(tree, local, reconcile):
     with hook() as chat, hook() as ops:
         file = local(channel("chat", chat.url), channel("ops", ops.url))

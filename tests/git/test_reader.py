@@ -9,7 +9,9 @@ import pytest
 from manifests.load import Sources
 from manifests.problems import Code
 from manifests.source.git_url import parse
+from manifests.values.secret_sources import NO_PROGRAMS
 from manifests.yaml.read import FILE_SIZE
+from providers.lib.secrets import define
 from reconciler.git.errors import GitError
 from reconciler.git.mirror import Head, Mirror
 from reconciler.git.reader import GitReader
@@ -133,13 +135,13 @@ def test_a_remote_that_asks_for_patience_gets_it(tmp_path: Path) -> None:
 # --- rewritten histories ---------------------------------------------------------------------------------------------
 
 
-def local_documents(base: Path, source: str) -> Path:
+def local_documents(base: Path, source: str, *more: str) -> Path:
     path = base / "local"
     path.mkdir(mode=0o700)
     file = path / "instance.yaml"
     file.write_text(
         "apiVersion: reconciler/v1\nkind: Instance\nmetadata: {name: this}\n"
-        f"spec:\n  id: demo\n  source: {{{source}}}\n"
+        f"spec:\n  id: demo\n  source: {{{source}}}\n" + "".join(f"  {line}\n" for line in more)
     )
     file.chmod(0o600)
     return file
@@ -346,6 +348,20 @@ def test_a_credential_goes_only_to_its_own_remote(tmp_path: Path, upstream: Upst
         assert Code.SOURCE_UNREADABLE in codes(elsewhere.read())
         token.unlink()
         assert Code.SOURCE_UNREADABLE in codes(polled(reader))
+
+
+def test_a_credential_may_come_from_a_command(tmp_path: Path, upstream: Upstream) -> None:
+    with served(tmp_path, "sentinel-token") as server:
+        source = f"url: '{server.url}//set', caFile: {CERTIFICATE}, token: {{command: git-token}}"
+        programs = "secretCommands: [{name: git-token, command: [echo, sentinel-token]}]"
+        local = local_documents(tmp_path, source, programs)
+        try:
+            assert names(GitReader(parse(f"{server.url}//set"), local, tmp_path / "mirrors").read()) == [
+                "a.yaml",
+                "below/b.yml",
+            ]
+        finally:
+            define(NO_PROGRAMS, "")
 
 
 def test_what_is_in_force_is_judged_again_when_local_documents_change(tmp_path: Path, upstream: Upstream) -> None:

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from manifests.load import load
 from providers.facts import ContainerFact, ContainerState, ProbeFact, ProbeValue, RuntimeHealth
-from reconciler.shell.secrets import LONG, SECRETS, Secrets, masked_fact, masked_verdict
+from reconciler.shell.secrets import LONG, SECRETS, Secrets, all_references, masked_fact, masked_verdict
+from tests.manifests.trees import PROVIDERS, TYPES
 
 SECRET = "Hunter2-Secret!/+ü"
 
@@ -77,3 +79,44 @@ def test_facts_and_verdicts_are_masked_and_else_the_same():
     assert masked_fact(plain) is plain
     verdict = ProbeFact(ProbeValue.FAIL, ProbeValue.FAIL, 1, 1, 1, 1, 1, f"said {SECRET}")
     assert masked_verdict(verdict).detail == "said ***"
+
+
+def test_each_secret_of_the_instance_is_listed(tmp_path):
+    tree, local = tmp_path / "tree", tmp_path / "local.yaml"
+    tree.mkdir()
+    (tree / "one.yaml").write_text(
+        "apiVersion: reconciler/v1\nkind: HealthCheck\nmetadata: {name: x}\nspec: {address: 203.0.113.9}\n"
+    )
+    local.write_text(f"{EVERY_SECRET}---\n{PROVIDERS}")
+    local.chmod(0o600)
+    desired = load(tree, settings_model=TYPES.get, known_types=lambda: list(TYPES), instance_file=local)
+    listed = [str(source) for key, sources in all_references(desired) for source in sources if key == "instance/demo"]
+    assert sorted(listed) == sorted(
+        [
+            *(f"environment variable {name}" for name in ("METRICS", "HOOK", "URL", "KEY", "TOKEN", "PUSH", "FORGE")),
+            "secret command mail",
+            "age file /etc/reconciler/git.age",
+        ]
+    )
+
+
+EVERY_SECRET = """\
+apiVersion: reconciler/v1
+kind: Instance
+metadata: {name: this}
+spec:
+  id: demo
+  secretCommands: [{name: mail, command: [get, mail]}]
+  decryption: {identities: [{name: main, file: /etc/reconciler/age.txt}]}
+  metrics: {listen: '127.0.0.1:9901', token: {env: METRICS}}
+  source:
+    url: git+https://git.example.com/ops.git
+    token: {age: {file: /etc/reconciler/git.age}}
+    webhook: {listen: '127.0.0.1:9902', secret: {env: HOOK}}
+  notifications:
+  - {name: chat, type: webhook, urlFrom: {env: URL}, secret: {env: KEY}, token: {env: TOKEN}}
+  - {name: mail, type: smtp, host: m.example.com, from: a@example.com, to: [b@example.com], username: a,
+     password: {command: mail}}
+  - {name: push, type: apprise, urlFrom: {env: PUSH}}
+  forge: {type: gitea, url: 'https://git.example.com', project: a/b, token: {env: FORGE}}
+"""

@@ -69,7 +69,7 @@ def test_a_policy_that_means_nothing_is_refused(verify: dict, said: str) -> None
         ({"listen": "127.0.0.1:9903"}, "secret"),
         ({"listen": "0.0.0.0:9903"}, "secret"),
         ({**WEBHOOK, "secret": "geheim"}, "secret"),
-        ({**WEBHOOK, "secret": {}}, "exactly one of env and file"),
+        ({**WEBHOOK, "secret": {}}, "exactly one of env, file, command, credential, sops and age"),
         ({**WEBHOOK, "listen": "localhost:9903"}, "no IP address"),
         ({**WEBHOOK, "listen": "127.0.0.1:99999"}, "no port"),
         ({**WEBHOOK, "provider": "bitbucket"}, "provider"),

@@ -68,6 +68,25 @@ def test_the_port_of_mail_follows_from_its_encryption(tmp_path, security):
     )
 
 
+@pytest.mark.parametrize(
+    "field",
+    [
+        channel("name: x", "type: webhook", "urlFrom: {sops: {file: s.yaml, key: url}}"),
+        channel(HOOK, "secret: {age: {file: s.age}}"),
+        channel(HOOK, "token: {age: {file: s.age}}"),
+        channel(MAIL, "username: me", "password: {sops: {file: ./s.yaml}}"),
+        FORGE.replace("env: TOKEN", "age: {file: s.age}"),
+        "source: {url: 'git+https://h.example/r.git', token: {sops: {file: s.yaml}}}",
+        "source: {url: 'git+ssh://h.example/r.git', sshKey: {age: {file: s.age}}, knownHosts: /hosts}",
+        "source: {url: 'git+file:///r.git', webhook: {listen: '127.0.0.1:9', secret: {age: {file: s.age}}}}",
+    ],
+)
+def test_a_file_of_the_tree_cannot_be_a_secret_of_the_host(tmp_path, field):
+    message = refused(tmp_path, field)
+    assert "is a file of the manifests' directory, which must not choose this secret" in message
+    assert "write the absolute path" in message
+
+
 def test_a_forge_has_the_address_of_its_web_pages(tmp_path):
     made = loaded(tmp_path, FORGE).forge
     assert made is not None
