@@ -59,6 +59,7 @@ OPTIONS_WITH_VALUE = frozenset(
         "--activate-in",
         "--approve",
         "--by",
+        "--channel",
         "--color",
         "--container",
         "--deadline",

@@ -154,11 +154,18 @@ def suspended_line(suspension: Mapping[str, Any], paint: Paint, now: int) -> str
     """One suspension: its object, the operator, its end and the reason."""
     until = suspension["until_wall"]
     end = "until it is resumed" if until is None else f"for {short(until - now)} more"
-    scope = suspension.get("scope", Scope.ALL.value)  # an older version stored none
-    name = shown(key_of(Scope(scope), suspension["object"]))
+    name = _suspended(
+        suspension.get("scope", Scope.ALL.value), suspension["object"]
+    )  # an older version stored no scope
     probes = ", probes too," if suspension["probes"] else ""
     who, reason = suspension["who"] or "an unknown user", suspension["reason"] or "no reason given"
     return f"{paint.warn('suspended')}: {name}{probes} by {who} {end}: {reason}"
+
+
+def _suspended(scope: str, obj: str) -> str:
+    """What a stored suspension stops. A newer version may have scopes that this one does not know."""
+    known = next((item for item in Scope if item.value == scope), None)
+    return f"{scope} of {obj}" if known is None else shown(key_of(known, obj))
 
 
 def declared_lines(workload: Mapping[str, Any], paint: Paint) -> list[str]:

@@ -65,7 +65,7 @@ OTHERWISE = {
 """Fields that another rule judges."""
 
 PLAIN = (
-    "replicas", "minReadySeconds", "suspend", "runtimeRestart", "onSecretChange", "availability.", "restarts.", "rollout.", "drain.", "push.",
+    "replicas", "minReadySeconds", "suspend", "runtimeRestart", "onSecretChange", "drift.", "availability.", "restarts.", "rollout.", "drain.", "push.",
     "template.metadata.labels", "template.spec.terminationGracePeriodSeconds", f"{CONTAINER}.name", f"{CONTAINER}.imagePullPolicy",
     f"{CONTAINER}.env[].name", f"{CONTAINER}.env[].value", f"{CONTAINER}.ports[].name", f"{CONTAINER}.ports[].containerPort",
     f"{CONTAINER}.ports[].protocol", f"{CONTAINER}.volumeMounts[].name", f"{CONTAINER}.volumeMounts[].mountPath", f"{CONTAINER}.resources.",
