@@ -34,6 +34,10 @@ class WatchedSource:
         """The commit of the manifests in force; empty outside of git."""
         return self._inner.commit()
 
+    def newest(self) -> str:
+        """The newest commit of a git source whose manifests equal those in force; empty when it is not known, and outside of git."""
+        return self._inner.newest()
+
     def problem(self) -> SourceProblem | None:
         """Why the source cannot be put in force; None while it is valid."""
         return self._inner.problem()

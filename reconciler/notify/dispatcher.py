@@ -186,13 +186,18 @@ class Dispatcher:
         )
 
     def _statuses(self, rows: tuple[Row, ...], tick: Tick, outcome: tuple[str, str], now: Now) -> tuple[Row, ...]:
-        problem = tick.decision.status.observed.source_problem
-        seen = [(tick.commit, *outcome)] if COMMIT.fullmatch(tick.commit) else []
-        newest = tick.commit
-        if problem is not None and COMMIT.fullmatch(problem.commit) and problem.commit != tick.commit:
-            seen.append((problem.commit, commits.FAILURE, f"refused: {problem.cause}"))
-            newest = problem.commit
-        return commits.follow(rows, tuple(seen), newest, now) if seen else rows
+        observed = tick.decision.status.observed
+        problem, waiting = observed.source_problem, observed.waiting
+        named = [(tick.commit, *outcome), (tick.newest, *outcome)]
+        if waiting is not None:
+            named.append((waiting.commit, *commits.waits(tick.decision)))
+        if problem is not None:
+            named.append((problem.commit, commits.FAILURE, f"refused: {problem.cause}"))
+        seen: dict[str, tuple[str, str, str]] = {}
+        for row in named:
+            if COMMIT.fullmatch(row[0]):
+                seen.setdefault(row[0], row)
+        return commits.follow(rows, tuple(seen.values()), list(seen)[-1], now) if seen else rows
 
     # --- sending --------------------------------------------------------------------------------------------------------
 

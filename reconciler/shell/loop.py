@@ -427,8 +427,10 @@ class Loop:
         if self.memory.error is not None and Rule.LEDGER_UNWRITABLE not in self.faults:
             self.wake.set("the state directory cannot be written")
         done, source_at = self.clock.now().steady, self.manifest_reload.read_at
-        commit = self.manifest_reload.commit
-        tick = Tick(decision, self.desired, now, began, deciding, owned, commanded, done, source_at, complete, commit)
+        commit, newest = self.manifest_reload.commit, self.manifest_reload.newest
+        tick = Tick(
+            decision, self.desired, now, began, deciding, owned, commanded, done, source_at, complete, commit, newest
+        )
         self.parts.monitor.ticked(tick)
         return decision
 

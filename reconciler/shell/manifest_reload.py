@@ -77,6 +77,11 @@ class ManifestReload:
         """The commit of the manifests in force; empty outside of git."""
         return "" if self.source is None else self.source.commit()
 
+    @property
+    def newest(self) -> str:
+        """The newest commit of a git source whose manifests equal those in force; empty when it is not known, and outside of git."""
+        return "" if self.source is None else self.source.newest()
+
     def begin(self, now: Now) -> None:
         """Start the cadence: the manifests in force were read just now, or stored by an earlier run."""
         self.read_at = now.steady if self.source is None or self.source.same() else NEVER_READ

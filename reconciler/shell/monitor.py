@@ -18,7 +18,8 @@ class Tick(NamedTuple):
 
     `now` is the instant of the decision, `deciding` its duration (ns). `owned` are the ledger's rows of containers before the
     decision. `commanded` is when the calls of its steps had begun. `source_at` is the last complete read of the manifests in force.
-    `complete` says that every provider has been looked at. `commit` is that of the manifests in force; empty outside of git.
+    `complete` says that every provider has been looked at. `commit` is that of the manifests in force, `newest` the
+    newest one of a git source with the same manifests; empty outside of git.
     """
 
     decision: Decision
@@ -32,6 +33,7 @@ class Tick(NamedTuple):
     source_at: int
     complete: bool
     commit: str = ""
+    newest: str = ""
 
 
 class Monitor(Protocol):

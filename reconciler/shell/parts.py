@@ -45,6 +45,9 @@ class Source(Protocol):
     def commit(self) -> str:
         """The commit of the manifests in force; empty outside of git."""
 
+    def newest(self) -> str:
+        """The newest commit of a git source whose manifests equal those in force; empty when it is not known, and outside of git."""
+
     def problem(self) -> SourceProblem | None:
         """Why the source cannot be put in force; None while it is valid."""
 

@@ -159,6 +159,10 @@ class StoredManifests:
         """Never asked for: nothing else comes into force."""
         return ""
 
+    def newest(self) -> str:
+        """Unknown: it is never read."""
+        return ""
+
     def problem(self) -> SourceProblem | None:
         """Why the source cannot be put in force."""
         return self._problem
@@ -215,7 +219,7 @@ class DirectorySource:
         # Stored manifests stay in force although the same files would be refused now: the rules have changed since.
         self._outdated = in_force.invalid is not None and in_force.invalid[0].state == in_force.state
         self._problem: SourceProblem | None = None
-        self._message = self._reported = ""
+        self._message = self._reported = self._newest = ""
         self._same = in_force.invalid is None and in_force.waiting is None
         self._waiting: WaitingRevision | None = None
         self._waiting_state = ""
@@ -236,6 +240,10 @@ class DirectorySource:
     def commit(self) -> str:
         """The commit of the manifests in force; empty outside of git."""
         return self._keeper.commit_in_force
+
+    def newest(self) -> str:
+        """The newest commit of a git source whose manifests equal those in force; empty when it is not known, and outside of git."""
+        return self._newest
 
     def problem(self) -> SourceProblem | None:
         """Why the source cannot be put in force; None while it is valid."""
@@ -321,7 +329,8 @@ class DirectorySource:
     def _keep_seen(self) -> None:
         """Keep which commit of a git source is the newest, also where it changes nothing."""
         commit, ref = ("", "") if self._remote is None else self._remote[0].seen
-        if commit:
+        if commit:  # else the remote did not answer: what is known stays
+            self._newest = commit if self._same else ""
             self._report(self._keeper.seen(commit, ref) or self._message)
 
     def _adopt(self) -> None:

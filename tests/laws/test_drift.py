@@ -9,7 +9,7 @@ from manifests.values.drift import DriftAction, DriftRules
 from providers.actions import UpdateContainer
 from reconciler.core.drift.fields import REVERTS, WITHIN
 from reconciler.core.model.drift import Why
-from reconciler.core.model.reasons import Rule
+from reconciler.core.model.reasons import Reason, Rule
 from reconciler.core.model.step import Step
 from tests.laws.helpers import WEB, ready
 from tests.sim.manifest import shop
@@ -176,6 +176,7 @@ def test_a_rollout_is_a_change_with_all_that_follows_from_it(world):
     assert steps
     # Weights that follow what a starting container reports are the world's; all others follow from the commit.
     assert {step.why for step in steps if step.object.startswith("workload/")} == {Why.CHANGE}
+    assert {step.why for step in steps if step.cause is Reason.GONE} == {Why.CHANGE}
     assert world.memory.ledger().moving == frozenset()
 
 

@@ -10,6 +10,7 @@ from manifests.values.notices import Topic
 from providers.errors import Unreachable
 from providers.facts import ProbeValue
 from providers.testing.faults import Fault
+from reconciler.core.model.reasons import Hold, Rule
 from reconciler.core.model.source_problem import SourceProblem
 from reconciler.core.notices.model import Phase
 from reconciler.notify.store import FILE
@@ -388,6 +389,66 @@ def test_a_refused_commit_fails_and_the_one_in_force_keeps_its_status(world):
     assert watched.forge.statuses[-1][:2] == (TWO, "failure")
     assert "web.yaml:3:1" in watched.forge.statuses[-1][2]
     assert [row for row in watched.forge.statuses if row[0] == ONE][-1][1] == "success"
+
+
+def test_a_commit_that_changes_no_manifests_gets_the_status_too(world):
+    watched = Watched(world, (), FORGE)
+    watched.commit = watched.newest = ONE
+    watched.run(5 * MINUTE)
+    watched.newest = TWO
+    watched.run(MINUTE)
+    assert [row[:2] for row in watched.forge.statuses][-2:] == [(ONE, "success"), (TWO, "success")]
+    world.push(shop(image="v2"))
+    watched.commit = watched.newest = THREE
+    watched.run(10 * MINUTE)
+    assert [row[:2] for row in watched.forge.statuses if row[0] != THREE][-2:] == [(ONE, "success"), (TWO, "success")]
+
+
+@pytest.mark.parametrize("by", ["guard", "operator"])
+def test_a_commit_that_waits_is_pending_and_the_one_in_force_stays(world, by):
+    watched = Watched(world, (CHANNEL,), FORGE)
+    watched.commit = ONE
+    watched.run(5 * MINUTE)
+    if by == "operator":
+        world.memory.say("suspend", "commits:*")
+        world.push(shop(image="v2"))
+    else:
+        desired = shop(image="v2").desired()
+        world.source.next = replace(desired, guard=replace(desired.guard, suspend_commits=True))
+    world.source.commit_at_source = TWO
+    watched.run(5 * MINUTE)
+    assert watched.forge.statuses[-1][:2] == (TWO, "pending")
+    assert "suspend" in watched.forge.statuses[-1][2]
+    assert [row for row in watched.forge.statuses if row[0] == ONE][-1][1] == "success"
+    assert watched.ops.titles == ["began: new commits wait for an operator"]
+    assert watched.ops.sent[0].topic is Topic.HOLD
+
+
+@pytest.mark.parametrize("rule", [Rule.DRIFT, Rule.FILES_KEPT])
+def test_what_the_manifests_ask_for_is_no_notice_and_delays_no_status(world, rule):
+    watched = Watched(world, (ALL,), FORGE)
+    watched.commit = ONE
+    watched.run(5 * MINUTE)
+    before = (list(watched.ops.titles), list(watched.forge.statuses))
+    tick = world.monitoring.last
+    hold = Hold("workload/web/0", "correct it", rule, "memory: 1Gi declared, 2Gi observed")
+    world.monitoring.last = tick._replace(decision=replace(tick.decision, holds=(hold,)))
+    watched.commit = TWO
+    for _ in range(20):
+        world.clock.advance(MINUTE)
+        watched.step()
+    assert watched.ops.titles == before[0]
+    assert watched.forge.statuses[len(before[1]) :] == [(TWO, "success", before[1][-1][2])]
+
+
+def test_an_unverified_commit_is_refused_like_invalid_manifests(world):
+    watched = Watched(world)
+    watched.run(5 * MINUTE)
+    problem = SourceProblem("b" * 64, TWO, "not signed", 1, "a" * 12, 1, 1, unreadable=True, unverified=True)
+    world.source.problem = lambda: problem  # type: ignore[method-assign]
+    watched.run(5 * MINUTE)
+    (notice,) = watched.ops.sent
+    assert (notice.topic, notice.title, notice.revision) == (Topic.SOURCE, "the manifests are refused", "b" * 64)
 
 
 def test_statuses_survive_a_dead_forge_and_a_restart(world):

@@ -73,7 +73,7 @@ class Watched:
         weakref.finalize(self, shutil.rmtree, self.state, ignore_errors=True)
         self.recorders = {channel.name: Recorder() for channel in channels}
         self.forge = Recorder()
-        self.commit = ""
+        self.commit = self.newest = ""
         self.notes: list[str] = []
         self.counts: list[tuple[str, str]] = []
         self.lose_results = False
@@ -118,7 +118,7 @@ class Watched:
         if tick is not None:
             instance = replace(tick.desired.instance, informed=self.informed)
             self.dispatcher.tick = tick._replace(
-                desired=replace(tick.desired, instance=instance), commit=self.commit or tick.commit
+                desired=replace(tick.desired, instance=instance), commit=self.commit or tick.commit, newest=self.newest
             )
         self.dispatcher.step()
         self.dispatcher.step()

@@ -104,6 +104,7 @@ class Script:
         self.broken = ""
         self.error: Exception | None = None
         self.held: WaitingRevision | None = None
+        self.commit_at_source = ""
 
     def reread(self, held: HeldBack = never) -> tuple[Desired | None, tuple[str, ...]]:
         if self.error is not None:
@@ -111,7 +112,7 @@ class Script:
         if self.broken:
             return None, (self.broken,)
         if self.next is not None:
-            waiting = WaitingRevision(self.next.revision, "", self.next.guard, "a" * 12, 1)
+            waiting = WaitingRevision(self.next.revision, self.commit_at_source, self.next.guard, "a" * 12, 1)
             self.held = waiting if held(waiting) else None
             if self.held is not None:
                 return None, ()
@@ -119,6 +120,9 @@ class Script:
         return fresh, ("a new revision",) if fresh is not None else ()
 
     def commit(self) -> str:
+        return ""
+
+    def newest(self) -> str:
         return ""
 
     def problem(self) -> SourceProblem | None:

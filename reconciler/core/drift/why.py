@@ -32,7 +32,6 @@ WORLD = frozenset(
         Reason.NETWORK_LOST,
         Reason.IMAGE_REPLACED,
         Reason.VOLUME_IN_USE,
-        Reason.GONE,
         Reason.NOT_READY,
         Reason.NOT_RUNNING,
         Reason.PAUSED,
@@ -98,6 +97,8 @@ class Movement:
             return Why.DRIFT
         if cause in MANIFESTS:
             return Why.CHANGE
+        if obj.startswith("pool/"):
+            return Why.CHANGE  # a pool of no service: the manifests dropped it
         return Why.CHANGE if "/".join(obj.split("/")[:2]) in self._documents else Why.DRIFT
 
 

@@ -1,6 +1,6 @@
 """Which status each commit shows: pending, success, failure, or superseded. Called by the notifier with each decision.
 
-Every commit that was in force, or was refused, ends with a final status: applied, failed, refused, or superseded by a newer commit. A
+Every commit that was in force, was refused, or changed no manifests ends with a final status: applied, failed, refused, or superseded by a newer commit. A
 status is set when its state changes, and not when only the words do.
 """
 
@@ -9,6 +9,7 @@ from typing import NamedTuple
 from reconciler.core.decision import Decision
 from reconciler.core.model.instant import Instant, Now, instant
 from reconciler.core.model.reasons import Rule, Waiting
+from reconciler.core.model.source_problem import OBJECT
 from reconciler.core.notices import incidents
 from reconciler.core.notices.incidents import State
 from reconciler.core.notices.model import Symptom, subject
@@ -25,14 +26,14 @@ IGNORED = frozenset(
         Rule.ABSENCE_UNPROVEN,
         Rule.POLICY_KEPT,
         Rule.FIXED_WEIGHTS,
-        Rule.SOURCE_INVALID,
-        Rule.SOURCE_UNREADABLE,
         Rule.OBSERVE_ONLY,
+        Rule.DRIFT,
+        Rule.FILES_KEPT,
     }
 )
-"""Rules whose holds say nothing of whether the commit in force is applied: what counts as converged, and what is about another commit."""
+"""Rules whose holds say nothing of whether the commit in force is applied, because what they hold counts as converged."""
 
-CONVERGED = frozenset({Waiting.ROLLBACK_WINDOW})
+CONVERGED = frozenset({Waiting.ROLLBACK_WINDOW, Waiting.COMMIT})
 """Waits of a commit that is applied."""
 
 
@@ -60,7 +61,8 @@ def outcome(decision: Decision, symptoms: tuple[Symptom, ...], state: State) -> 
     if failed:
         more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
         return FAILURE, f"{failed[0].object}{more}: {failed[0].message}"
-    holds = [hold for hold in decision.holds if hold.rule not in IGNORED]
+    # Holds of the source are about another commit than the one in force.
+    holds = [hold for hold in decision.holds if hold.rule not in IGNORED and hold.object != OBJECT]
     waiting = next((hold for hold in holds if hold.until is None), None)
     if waiting is not None:
         return PENDING, f"{waiting.object} waits for an operator: {waiting.message}"
@@ -81,13 +83,20 @@ def outcome(decision: Decision, symptoms: tuple[Symptom, ...], state: State) -> 
     return PENDING, f"{len(workloads) - len(bad)} of {len(workloads)} workloads are ready"
 
 
+def waits(decision: Decision) -> tuple[str, str]:
+    """State and description of a valid commit that waits."""
+    held = next((hold.message for hold in decision.holds if hold.object == OBJECT), "it is about to come into force")
+    return PENDING, held
+
+
 def follow(rows: tuple[Row, ...], seen: tuple[tuple[str, str, str], ...], newest: str, now: Now) -> tuple[Row, ...]:
     """The statuses after a decision.
 
     Args:
         rows: before, the oldest first.
-        seen: commit, state and description: of the commit in force, and of one that is refused.
-        newest: the commit in force or, where it is newer, the refused one: what pending commits are superseded by.
+        seen: commit, state and description: of the commit in force, of a newer one with the same manifests, and of one that waits or is
+            refused.
+        newest: the newest of these: what other pending commits are superseded by.
         now: the time of the decision.
     """
     after = {row.commit: row for row in rows}

@@ -43,6 +43,7 @@ MEMBERS = 2000
 
 TITLES = {
     "source": "the manifests are refused",
+    "new commits": "new commits wait for an operator",
     "source unreadable": "the manifests cannot be read",
     "history lost": "the restart history is lost",
     "state directory": "the state directory cannot be written",
@@ -272,6 +273,7 @@ def title_of(kind: str, objects: tuple[str, ...], message: str) -> str:
         "rollout": f"the rollout of {named} failed",
         "steps": f"changes of {named} are refused",
         "conflict": f"{named} {verb} in conflict with another writer or owner",
+        "secrets": f"secrets of {named} cannot be read",
         "approval": f"changes of {named} wait for an approval",
     }
     return texts.get(kind, f"{named}: {message}" if len(objects) == 1 else f"{named} wait for an operator")

@@ -12,6 +12,8 @@ from providers.facts import Generation, Probes, ProbeValue
 from reconciler.core.decision import Decision
 from reconciler.core.model.reasons import Hold, Rule
 from reconciler.core.model.revision import Standing, why_failed
+from reconciler.core.model.source_problem import OBJECT
+from reconciler.core.model.suspension_scope import Scope, parse, resume_command, shown
 from reconciler.core.notices.model import MINUTE, Symptom, owner
 from reconciler.core.replicas.roster import Group
 from reconciler.core.status.objects import Condition, WorkloadStatus
@@ -37,9 +39,11 @@ _HEALTH = _Class(Topic.HEALTH, "health")
 _CONFLICT = _Class(Topic.CONFLICT, "conflict")
 _ROLLOUT = _Class(Topic.ROLLOUT, "rollout", AT_ONCE, of_revision=True)
 _APPROVAL = _Class(Topic.HOLD, "approval", AT_ONCE, of_revision=True)
+_COMMITS = _Class(Topic.HOLD, "new commits", AT_ONCE, of_revision=True)
 
 CLASSES: dict[Rule, _Class] = {
     Rule.SOURCE_INVALID: _Class(Topic.SOURCE, "source", AT_ONCE, of_revision=True),
+    Rule.SOURCE_UNVERIFIED: _Class(Topic.SOURCE, "source", AT_ONCE, of_revision=True),
     Rule.SOURCE_UNREADABLE: _Class(Topic.SOURCE, "source unreadable"),
     Rule.PROGRESS: _ROLLOUT,
     Rule.REVISION_NOT_ELIGIBLE: _ROLLOUT,
@@ -53,6 +57,7 @@ CLASSES: dict[Rule, _Class] = {
     Rule.OBSERVE_ONLY: _HEALTH,
     Rule.PROBER_FAULT: _HEALTH,
     Rule.STEP_FAILED: _Class(Topic.PROVIDER, "steps", 2 * MINUTE),
+    Rule.SECRET_UNKNOWN: _Class(Topic.PROVIDER, "secrets", 2 * MINUTE),
     Rule.FOREIGN_HEALER: _CONFLICT,
     Rule.NAME_TAKEN: _CONFLICT,
     Rule.FOREIGN_RECORD: _CONFLICT,
@@ -89,10 +94,16 @@ SILENT = frozenset(
         Rule.SUSPENDED,
         Rule.DENIED,
         Rule.OVERRIDDEN,
+        Rule.DRIFT,
+        Rule.FILES_KEPT,
     }
 )
-"""Rules whose holds are no symptom: they end soon, count as converged, follow from replicas that are not healthy, or are reported with
-their provider or suspension."""
+"""Rules whose holds are no symptom: they end soon, count as converged, are what the manifests ask for, follow from replicas that are not
+healthy, or are reported with their provider or suspension. A new commit that waits for an operator is one under any rule."""
+
+
+_HOLD_COMMITS = frozenset({Rule.SUSPENDED, Rule.WINDOW})
+"""What can hold new commits."""
 
 
 def symptoms(decision: Decision, desired: Desired) -> tuple[Symptom, ...]:
@@ -127,7 +138,9 @@ def _all(decision: Decision, desired: Desired) -> Iterator[Symptom]:
 
 
 def _of_hold(hold: Hold, decision: Decision, desired: Desired) -> Symptom | None:
-    rule = hold.rule
+    rule, waiting = hold.rule, decision.status.observed.waiting
+    if hold.object == OBJECT and waiting is not None and hold.until is None and rule in _HOLD_COMMITS:
+        return _symptom(_COMMITS, hold, waiting.revision)
     if rule in SILENT or (rule is Rule.STEP_FAILED and not hold.next_step):
         return None  # a step that failed without being refused is tried again soon
     of_rule = CLASSES.get(rule)
@@ -139,18 +152,16 @@ def _of_hold(hold: Hold, decision: Decision, desired: Desired) -> Symptom | None
         return None  # what a pool or name does about replicas that are not healthy
     revision = desired.revision if of_rule.of_revision else ""
     problem = decision.status.observed.source_problem
-    if rule is Rule.SOURCE_INVALID and problem is not None:
+    if of_rule.of_revision and of_rule.topic is Topic.SOURCE and problem is not None:
         revision = problem.revision
+    return _symptom(of_rule, hold, revision)
+
+
+def _symptom(of_rule: _Class, hold: Hold, revision: str) -> Symptom:
     operator = hold.until is None
+    object_ = owner(hold.object)
     return Symptom(
-        of_rule.kind,
-        of_rule.topic,
-        owner(hold.object),
-        hold.message,
-        hold.next_step,
-        operator,
-        revision,
-        of_rule.patience,
+        of_rule.kind, of_rule.topic, object_, hold.message, hold.next_step, operator, revision, of_rule.patience
     )
 
 
@@ -202,10 +213,11 @@ def _orders(decision: Decision) -> Iterator[Symptom]:
     ledger = decision.ledger
     for key, suspension in ledger.suspensions.items():
         if not suspension.until_wall:
-            name = "everything" if key == "*" else key
-            message = f"{suspension.who or 'an operator'} suspended {name}: {suspension.reason or 'no reason given'}"
-            resume = "reconcile resume --all" if key == "*" else f"reconcile resume {key}"
-            yield Symptom("suspension", Topic.SUSPENSION, key, message, resume, True)
+            scope, suspended = parse(key)
+            who, reason = suspension.who or "an operator", suspension.reason or "no reason given"
+            message = f"{who} suspended {shown(key)}: {reason}"
+            object_ = OBJECT if scope is Scope.COMMITS else suspended
+            yield Symptom("suspension", Topic.SUSPENSION, object_, message, resume_command(key), True)
     for key, override in ledger.overrides.items():
         if not override.until_wall and not override.waits:
             verb = "drained" if override.force.value == "drain" else f"forced {override.force.value}"
