@@ -52,6 +52,7 @@ EXEMPT = {
     "Workload spec.template.spec.containers[].startupProbe.successThreshold": "it has one value",
     "Workload spec.template.spec.containers[].readinessProbe.terminationGracePeriodSeconds": "a readiness probe has none",
     "Workload spec.template.spec.containers[].envFile[].required": "it counts only while the file is missing",
+    "Workload spec.template.spec.volumes[].files.allowCiphertext": "it says only what is valid",
     "Service spec.address.from": "stop-first: the host's address needs a hostPort",
     "Service spec.balancers[].slots": "pools in memory have no slots",
     "Service spec.selector": "asks for less: the earlier containers are not selected any more",
