@@ -332,6 +332,9 @@ class Files(Model):
     signal: SignalName | None = Field(
         None, description="With `onChange: signal`, what the main container gets; by default SIGHUP."
     )
+    allow_ciphertext: bool = Field(
+        False, description="Ciphertext in these files is meant: the program in the container decrypts it."
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -1,7 +1,7 @@
 """From what was read beside the manifests to volumes and variables of a pod. Called by `workload.py` before the template is made.
 
 Every problem has its place: that of the reference in the manifest, or the line of the file of variables. Files of the repository are not
-a place for secrets, so what looks like one is a warning.
+a place for secrets, so what looks like one is a warning. Ciphertext is an error, as in a manifest: the program would use it as it is.
 """
 
 import posixpath
@@ -16,6 +16,7 @@ from manifests.resolve import dotenv
 from manifests.resolve.references import Scope
 from manifests.source.directory import SUFFIXES
 from manifests.source.file_sets import SETS, is_manifest
+from manifests.values import ciphertext
 from manifests.values.files import (
     FileContents,
     FileSet,
@@ -30,11 +31,11 @@ _SPEC: Path = ("spec", "template", "spec")
 
 DEFAULT_SIGNAL = "SIGHUP"
 
-_SECRET = re.compile(
-    rb"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----|-----BEGIN (?:PGP MESSAGE|AGE ENCRYPTED FILE)-----"
-    rb"|age-encryption\.org/v1|ENC\[AES256_GCM,|\$ANSIBLE_VAULT;|AGE-SECRET-KEY-1"
-)
-"""Marks of private keys, and of the ciphertexts of SOPS, age, PGP and Ansible."""
+_KEY = re.compile(rb"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----|AGE-SECRET-KEY-1")
+"""Marks of private keys."""
+
+_MOST = 20
+"""Most problems with ciphertext of one file of variables: one that is encrypted value by value has one in every line."""
 
 _SECRET_NAME = re.compile(r"(?:^|_)(?:PASSWORD|PASSWD|PASSPHRASE|TOKEN|SECRET|KEY|CREDENTIALS?)(?:$|_)", re.IGNORECASE)
 
@@ -66,10 +67,9 @@ _NO_VARIABLES = EnvFileVariables()
 
 def secret_in(data: bytes) -> str:
     """What in a text looks like a secret, in words; empty when nothing does."""
-    found = _SECRET.search(data)
-    if found is None:
-        return ""
-    return "a private key" if b"PRIVATE KEY" in found[0] or b"SECRET-KEY" in found[0] else "ciphertext"
+    if _KEY.search(data):
+        return "a private key"
+    return "ciphertext" if ciphertext.ciphertext(data.decode("utf-8", "replace")) else ""
 
 
 def repository_files(declared: Declared, scope: Scope, spec: PodSpec) -> RepositoryFiles:
@@ -129,7 +129,7 @@ def _volume(declared: Declared, scope: Scope, name: str, files: Files, path: Pat
         message = f"{declared.key}: onChange: signal needs a directory: a mount of one file cannot show another one"
         scope.report(declared, (*path, "onChange"), Code.BAD_VALUE, message, "put the file into a directory")
         return None
-    _warn_of_secrets(declared, scope, taken, (*path, "from"))
+    _check_secrets(declared, scope, taken, (*path, "from"), allow_ciphertext=files.allow_ciphertext)
     digest = content_digest(taken)
     scope.file_contents[digest] = FileContents(digest, taken)
     on_change = OnFilesChange(files.on_change)
@@ -164,13 +164,20 @@ def _taken(declared: Declared, scope: Scope, files: Files, given: FileSet, path:
     )
 
 
-def _warn_of_secrets(declared: Declared, scope: Scope, files: Iterable[SetFile], path: Path) -> None:
+def _check_secrets(
+    declared: Declared, scope: Scope, files: Iterable[SetFile], path: Path, *, allow_ciphertext: bool
+) -> None:
     for file in files:
-        found = secret_in(file.data)
-        if found:
-            message = f"{declared.key}: {file.name} holds {found}; files of the repository are not secrets"
+        if _KEY.search(file.data):
+            message = f"{declared.key}: {file.name} holds a private key; files of the repository are not secrets"
             hint = "take it out of the repository; pass secrets with env.valueFrom.secret, or mount them with hostPath"
             scope.report(declared, path, Code.PLAIN_SECRET, message, hint)
+            continue
+        marker = None if allow_ciphertext else ciphertext.marker_of_bytes(file.data)
+        if marker is not None:
+            message = f"{declared.key}: {file.name}: it is {marker.name}, and the container would get it as it is"
+            hint = f"{marker.next_step}; if the program in the container decrypts it, write allowCiphertext: true"
+            scope.report(declared, path, Code.CIPHERTEXT, message, hint)
 
 
 # --- variables -------------------------------------------------------------------------------------------------------
@@ -189,7 +196,8 @@ def _variables(declared: Declared, scope: Scope, container: Container, path: Pat
                 given = FileSet(given.path, problem="it is a directory", hint="write the path of a file")
             _report(declared, scope, at, env_file.path, given)
             continue
-        _warn_of_secrets(declared, scope, (SetFile(given.path, given.files[0].data),), at)
+        if _is_encrypted(declared, scope, given, at):
+            continue
         for name, value, origin in _of_file(scope, given):
             values[name] = value, origin
     kept = {name: value for name, value in values.items() if name not in own}
@@ -197,6 +205,24 @@ def _variables(declared: Declared, scope: Scope, container: Container, path: Pat
         tuple((name, value) for name, (value, _) in kept.items()),
         tuple((name, origin) for name, (_, origin) in kept.items()),
     )
+
+
+def _is_encrypted(declared: Declared, scope: Scope, given: FileSet, path: Path) -> bool:
+    """Whether a file of variables is, or holds, ciphertext or a placeholder in place of a value; each is reported."""
+    data = given.files[0].data
+    found = 0
+    for variable in dotenv.parse(data).variables:
+        marker = ciphertext.marker(variable.value)
+        if marker is not None and found < _MOST:
+            found += 1
+            message = f"{variable.name}: it is {marker.name}"
+            hint = f"remove it, and add {variable.name} to env with valueFrom.secret"
+            scope.problems.append(Problem(given.path, variable.line, 1, Code.CIPHERTEXT, "", message, hint))
+    whole = None if found else ciphertext.marker_of_bytes(data)
+    if whole is not None:
+        message = f"{declared.key}: {given.path}: it is {whole.name}"
+        scope.report(declared, path, Code.CIPHERTEXT, message, whole.next_step)
+    return bool(found) or whole is not None
 
 
 def _written(declared: Declared, path: Path) -> object:

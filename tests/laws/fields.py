@@ -17,7 +17,7 @@ from manifests.kinds import KINDS
 from manifests.problems import ManifestErrors
 from manifests.types.durations import Duration
 from manifests.types.numbers import Percent
-from tests.sim.documents import ROLLOUTS, Document, Documents, probe, shop
+from tests.sim.documents import ROLLOUTS, Document, Documents, probe, secret, shop
 from tests.sim.manifest import POOLS, VIRTUAL
 
 ABSENT = object()
@@ -51,6 +51,8 @@ EXEMPT = {
     "Workload spec.template.spec.containers[].livenessProbe.successThreshold": "it has one value",
     "Workload spec.template.spec.containers[].startupProbe.successThreshold": "it has one value",
     "Workload spec.template.spec.containers[].readinessProbe.terminationGracePeriodSeconds": "a readiness probe has none",
+    "Workload spec.template.spec.containers[].envFile[].required": "it counts only while the file is missing",
+    "Workload spec.template.spec.volumes[].files.allowCiphertext": "it says only what is valid",
     "Service spec.address.from": "stop-first: the host's address needs a hostPort",
     "Service spec.balancers[].slots": "pools in memory have no slots",
     "Service spec.selector": "asks for less: the earlier containers are not selected any more",
@@ -66,9 +68,24 @@ EXEMPT = {
 }
 """Fields whose change may take something, with the reason. Values that alone ask for less are not in `VALUES`."""
 
+_LOCAL = "its programs and identities are of local documents; the rules ask every kind of reference the same as `secret.file`"
+EXEMPT_ENDS = {
+    **dict.fromkeys(("secret.command", "secret.sops.file", "secret.sops.key"), _LOCAL),
+    **dict.fromkeys(("secret.age.file", "secret.age.identity"), _LOCAL),
+    "secret.credential": "a service manager gives it; the rules ask every kind of reference the same as `secret.file`",
+}
+"""Likewise, by the end of the path: these fields are in every place that takes a secret."""
+
 VALUES: dict[str, tuple[Any, ...]] = {
     "replicas": (3, 5),
     "labels": ({"app": "web", "tier": "front"},),
+    "drift.networks": ("report", "ignore"),
+    "drift.image": ("correct", "ignore"),
+    "files.from": ("other",),
+    "items[].key": ("more.conf",),
+    "items[].path": ("conf.d/the.conf",),
+    "files.signal": ("SIGHUP", ABSENT),
+    "envFile[].path": ("other.env",),
     "networks": (["back"], ["back", "edge"], ["edge", "back"], ABSENT),
     "volumes[].named": ("other-data",),
     "hostPath.path": ("/srv/other",),
@@ -80,7 +97,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "env[].name": ("TEMPER",),
     "env[].value": ("wild",),
     "secret.env": ("HOME",),
-    "secret.file": ("/srv/other-key",),
+    "secret.file": (secret("other-key"), "/srv/missing-key"),
     "workingDir": ("/opt",),
     "ports[].name": ("www",),
     "containerPort": (9090,),
@@ -183,7 +200,8 @@ def fields() -> tuple[Field, ...]:
 
 def exempt(field: Field) -> str:
     """Why a change of this field may take something; empty: it may not."""
-    return EXEMPT.get(field.path) or EXEMPT.get(str(field), "")
+    by_end = next((why for end, why in EXEMPT_ENDS.items() if field.path.endswith(f".{end}")), "")
+    return EXEMPT.get(field.path) or EXEMPT.get(str(field)) or by_end
 
 
 def _leaves(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, FieldInfo]]:
@@ -243,6 +261,7 @@ def _of_type(annotation: Any, info: FieldInfo, old: Any) -> Iterator[Any]:
 
 FLAVOURS: dict[str, Documents] = {
     "plain": shop(),
+    "files": shop(files=True, probes=("startup", "liveness", "readiness")),
     "rich": shop(rich=True, probes=("startup", "liveness", "readiness")),
     "started": shop(probes=("startup", "liveness", "readiness")),
     "tcp": shop(asks="tcpSocket", probes=("startup", "liveness", "readiness")),

@@ -5,6 +5,7 @@
 
 import copy
 import json
+import os
 import tempfile
 from dataclasses import dataclass, replace
 from functools import cache
@@ -68,13 +69,49 @@ class Documents:
         return replace(resolved.desired, root="/srv/shop", providers=())
 
 
+_NAMES_ALL_FILES = {
+    "apiVersion": "reconciler/v1",
+    "kind": "Workload",
+    "spec": {
+        "template": {
+            "spec": {
+                "volumes": [{"files": {"from": name}} for name in ("conf", "other")],
+                "containers": [{"envFile": ["app.env", "other.env"]}],
+            }
+        }
+    },
+}
+"""What is replaced at each use: with it all files are read."""
+
+CONTENTS = {
+    FILE: json.dumps(_NAMES_ALL_FILES),
+    "conf/app.conf": "level: 1\n",
+    "conf/more.conf": "level: 2\n",
+    "other/app.conf": "level: 3\n",
+    "app.env": "LEVEL=1\n",
+    "other.env": "LEVEL=2\n",
+    "key": "a-key\n",
+    "other-key": "another-key\n",
+}
+"""The files beside the manifests: those that containers get, and those that are secrets."""
+
+
 @cache
 def _directory() -> Path:
-    """A directory whose only file is replaced at each use: all revisions have the same source."""
-    directory = Path(tempfile.gettempdir()) / "reconciler-documents"
-    directory.mkdir(exist_ok=True)
-    (directory / FILE).touch()
+    """A directory whose file of manifests is replaced at each use: all revisions have the same source."""
+    directory = Path(tempfile.gettempdir()) / f"reconciler-documents-{os.getuid()}"
+    for name, content in CONTENTS.items():
+        path = directory / name
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.touch(mode=0o600)
+        if path.read_text() != content:
+            path.write_text(content)
     return directory
+
+
+def secret(name: str) -> str:
+    """The path of a file with a secret, by its name in `CONTENTS`."""
+    return str(_directory() / name)
 
 
 def document(kind: str, name: str, **spec: Any) -> Document:
@@ -125,6 +162,7 @@ def shop(
     places: bool = False,
     least: bool = False,
     adopt: bool = False,
+    files: bool = False,
 ) -> Documents:
     """A small shop.
 
@@ -140,6 +178,7 @@ def shop(
         far: beside the check its name has a second target with fixed addresses.
         places: its targets are for the clients of two places.
         adopt: it takes over a container that does not exist.
+        files: its containers get files of the repository.
         least: its budget is the number of replicas that stay.
     """
     main: Document = {
@@ -154,6 +193,8 @@ def shop(
     pod: Document = {"terminationGracePeriodSeconds": 5, "networks": ["edge"], "containers": [main]}
     if rich:
         _enrich(main, pod)
+    if files:
+        _mount_files(main, pod)
     workload = document(
         "Workload",
         "web",
@@ -197,8 +238,8 @@ def shop(
 
 
 def _enrich(main: Document, pod: Document) -> None:
-    main["env"].append({"name": "TOKEN", "valueFrom": {"secret": {"env": "SHOP_TOKEN"}}})
-    main["env"].append({"name": "KEY", "valueFrom": {"secret": {"file": "/srv/key"}}})
+    main["env"].append({"name": "TOKEN", "valueFrom": {"secret": {"env": "PATH"}}})
+    main["env"].append({"name": "KEY", "valueFrom": {"secret": {"file": secret("key")}}})
     main["args"] = ["--fast"]
     main["volumeMounts"] = [{"name": "data", "mountPath": "/data", "readOnly": False}]
     main["volumeMounts"] += [{"name": "host", "mountPath": "/host"}, {"name": "fast", "mountPath": "/fast"}]
@@ -216,3 +257,13 @@ def _enrich(main: Document, pod: Document) -> None:
         {"name": "side", "image": "shop/side:1"},
         {"name": "log", "image": "shop/log:1", "dependsOn": ["side"]},
     ]
+
+
+def _mount_files(main: Document, pod: Document) -> None:
+    main["envFile"] = [{"path": "app.env"}]
+    pod["volumes"] = [
+        {"name": "conf", "files": {"from": "conf"}},
+        {"name": "one", "files": {"from": "conf", "items": [{"key": "app.conf", "path": "the.conf"}]}},
+        {"name": "live", "files": {"from": "conf", "onChange": "signal", "signal": "SIGUSR1"}},
+    ]
+    main["volumeMounts"] = [{"name": volume["name"], "mountPath": f"/{volume['name']}"} for volume in pod["volumes"]]

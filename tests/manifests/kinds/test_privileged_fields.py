@@ -75,6 +75,7 @@ PLAIN = (
     f"{CONTAINER}.readinessProbe", f"{CONTAINER}.startupProbe", "template.spec.volumes[].name", "template.spec.volumes[].tmpfs.sizeLimit",
     "template.spec.volumes[].accessMode", f"{CONTAINER}.envFile[].required", "template.spec.volumes[].files.items[].",
     "template.spec.volumes[].files.mode", "template.spec.volumes[].files.onChange", "template.spec.volumes[].files.signal",
+    "template.spec.volumes[].files.allowCiphertext",
 )  # fmt: skip
 """Fields, and beginnings of fields that end in a dot, that only concern the container itself or when it is replaced.
 

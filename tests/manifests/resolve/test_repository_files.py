@@ -189,26 +189,52 @@ def test_a_link_is_refused_at_the_volume(tmp_path: Path) -> None:
     assert (only.code, "'link' is a link" in only.message) == (Code.UNUSABLE_FILES, True)
 
 
-SECRETS = {
-    "private key": "-----BEGIN OPENSSH PRIVATE KEY-----\nx",
-    "age key": "AGE-SECRET-KEY-1ABC",
+KEYS = {"private key": "-----BEGIN OPENSSH PRIVATE KEY-----\nx", "age key": "AGE-SECRET-KEY-1ABC"}
+ENCRYPTED = {
     "sops": "a: ENC[AES256_GCM,data:x]",
-    "age": "age-encryption.org/v1\n",
-    "vault": "$ANSIBLE_VAULT;1.1;AES256",
+    "age": "age-encryption.org/v1\n-> X25519 x\n",
+    "armored age": "-----BEGIN AGE ENCRYPTED FILE-----\nx",
+    "pgp": "-----BEGIN PGP MESSAGE-----\nx",
+    "eyaml": "password: ENC[PKCS7,MIIB]",
+    "vault": "$ANSIBLE_VAULT;1.1;AES256\n00",
+    "git-crypt": "\0GITCRYPT\0x",
+    "placeholder": "***\n",
 }
 
 
-@pytest.mark.parametrize("content", SECRETS.values(), ids=list(SECRETS))
-def test_keys_and_ciphertext_in_files_are_a_warning(tmp_path: Path, content: str) -> None:
+@pytest.mark.parametrize("content", ENCRYPTED.values(), ids=list(ENCRYPTED))
+def test_ciphertext_in_a_mounted_file_is_an_error_unless_it_is_meant(tmp_path: Path, content: str) -> None:
+    only = problem(tmp_path, {**tree({"from": "conf"}), "conf/app.conf": content})
+    assert (only.code, only.path) == (Code.CIPHERTEXT, "spec.template.spec.volumes[0].files.from")
+    assert "app.conf: it is " in only.message
+    assert "allowCiphertext: true" in only.hint
+    assert content.strip() not in only.render()
+    meant = {**tree({"from": "conf", "allowCiphertext": True}), "conf/app.conf": content}
+    assert warnings_of(tmp_path / "meant", meant) == []
+
+
+@pytest.mark.parametrize("content", ENCRYPTED.values(), ids=list(ENCRYPTED))
+def test_an_encrypted_file_of_variables_is_an_error(tmp_path: Path, content: str) -> None:
+    only = problem(tmp_path, {**tree(envFile="app.env"), "app.env": content})
+    assert only.code is Code.CIPHERTEXT
+
+
+@pytest.mark.parametrize("value", ["ENC[AES256_GCM,data:x]", "'ENC[PKCS7,MIIB]'", "***", '"<redacted>"', "Bearer ****"])
+def test_ciphertext_of_a_variable_is_an_error_with_its_line(tmp_path: Path, value: str) -> None:
+    text = f"A=1\nB={value}\n"
+    only = problem(tmp_path, {**tree(envFile="app.env"), "app.env": text})
+    assert (only.file, only.line, only.code) == ("app.env", 2, Code.CIPHERTEXT)
+    assert only.message.startswith("B: it is ")
+    assert "valueFrom.secret" in only.hint
+    assert value not in only.render()
+
+
+@pytest.mark.parametrize("content", KEYS.values(), ids=list(KEYS))
+def test_keys_in_files_are_a_warning(tmp_path: Path, content: str) -> None:
     given = {**tree({"from": "conf"}), "conf/app.conf": content}
     (warning,) = warnings_of(tmp_path, given)
     assert (warning.code, warning.path) == (Code.PLAIN_SECRET, "spec.template.spec.volumes[0].files.from")
     assert content not in warning.render()
-
-
-def test_ciphertext_in_a_file_of_variables_is_a_warning(tmp_path: Path) -> None:
-    (warning,) = warnings_of(tmp_path, {**tree(envFile="app.env"), "app.env": "A=ENC[AES256_GCM,data:x]\n"})
-    assert (warning.code, warning.path) == (Code.PLAIN_SECRET, "spec.template.spec.containers[0].envFile")
 
 
 def test_names_of_secrets_and_repeated_names_are_warnings_with_their_lines(tmp_path: Path) -> None:
