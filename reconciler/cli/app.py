@@ -28,6 +28,7 @@ class Entry(NamedTuple):
 
 COMMANDS: dict[str, Entry] = {
     "validate": Entry("validate", "validate", "Check manifests offline and list every problem."),
+    "render": Entry("merged", "render", "Show the manifests as they are merged, with the origin of each field."),
     "plan": Entry("plan", "plan", "Show the steps that a run would take, and change nothing."),
     "drift": Entry("drift", "drift", "List what moved while the manifests did not, and change nothing."),
     "apply": Entry("apply", "apply", "Show the plan, ask for confirmation, and converge once."),
@@ -63,6 +64,7 @@ OPTIONS_WITH_VALUE = frozenset(
         "--container",
         "--deadline",
         "--drain",
+        "--env",
         "--expires",
         "--failure-policy",
         "--for",
