@@ -28,7 +28,6 @@ class Entry(NamedTuple):
 
 COMMANDS: dict[str, Entry] = {
     "validate": Entry("validate", "validate", "Check manifests offline and list every problem."),
-    "render": Entry("merged", "render", "Show the manifests as they are merged, with the origin of each field."),
     "plan": Entry("plan", "plan", "Show the steps that a run would take, and change nothing."),
     "drift": Entry("drift", "drift", "List what moved while the manifests did not, and change nothing."),
     "apply": Entry("apply", "apply", "Show the plan, ask for confirmation, and converge once."),
@@ -36,6 +35,7 @@ COMMANDS: dict[str, Entry] = {
     "approve": Entry("approve", "approve", "List what waits for an approval, or approve it."),
     "doctor": Entry("doctor", "doctor", "Check that every provider is reachable and configured."),
     "schema": Entry("schema", "schema", "Print the JSON Schema of the manifests, for editors."),
+    "render": Entry("merged", "render", "Show the manifests as they are merged, with the origin of each field."),
     "status": Entry("status", "status", "Show the last known state of all objects."),
     "explain": Entry("explain", "explain", "Explain the state of one object."),
     "suspend": Entry("suspend", "suspend", "Suspend all actions on an object."),
