@@ -8,15 +8,16 @@ read_sources(path), resolve_sources(sources)  the same in two steps, for a calle
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from hashlib import sha256
 
 from manifests.gc_pause import collector_paused
 from manifests.kinds import Instance
 from manifests.kinds.instance import InstanceSpec
 from manifests.kinds.validate import validate
+from manifests.overlay.objects import overlaid
 from manifests.problems import Code, ManifestErrors, Problem, Where
-from manifests.resolve.ciphertext import encrypted_file
+from manifests.resolve.ciphertext import encrypted_file, without_data
 from manifests.resolve.encrypted_paths import encrypted_paths
 from manifests.resolve.pod import TemplateSupport
 from manifests.resolve.provider import KnownTypes, SettingsModel
@@ -36,6 +37,7 @@ def load(
     path: StrPath,
     *,
     instance_file: StrPath | None = None,
+    environment: str | None = None,
     settings_model: SettingsModel,
     known_types: KnownTypes,
     template_support: TemplateSupport = any_field,
@@ -45,6 +47,7 @@ def load(
     Args:
         path: a directory or one file.
         instance_file: a file or directory of local documents, see `Sources`.
+        environment: as in `read_sources`.
         settings_model: role and settings model of a provider type, None for a type that does not exist.
         known_types: names of all provider types, for suggestions.
         template_support: which fields of a pod template a runtime type supports and requires; by default all, and none.
@@ -55,6 +58,7 @@ def load(
     return load_tree(
         path,
         instance_file=instance_file,
+        environment=environment,
         settings_model=settings_model,
         known_types=known_types,
         template_support=template_support,
@@ -91,10 +95,43 @@ class Sources:
         return "\n".join([self.revision, *(problem.render() for problem in self.problems)])
 
 
-def read_sources(path: StrPath, instance_file: StrPath | None = None) -> Sources:
-    """Read the files of a directory, or one file, and local documents. Never raises: see `problems`."""
-    tree = read_tree(path)
-    return Sources(tree, None if instance_file is None else read_local(instance_file, path))
+def read_sources(path: StrPath, instance_file: StrPath | None = None, environment: str | None = None) -> Sources:
+    """Read the files of a directory, or one file, and local documents. Never raises: see `problems`.
+
+    `environment`: the environment to read with the base, empty for the base alone; None: as the local documents say, else the base alone.
+    """
+    local = None if instance_file is None else read_local(instance_file, path)
+    chosen = environment_of(environment, local)
+    return with_chosen(Sources(read_tree(path, environment=chosen), local), environment)
+
+
+def environment_of(given: str | None, local: LocalDocuments | None) -> str:
+    """The environment to read: the one that was given, else that of the local documents; empty for the base alone."""
+    return given if given is not None else _declared_environment(local)
+
+
+def with_chosen(sources: Sources, given: str | None) -> Sources:
+    """The files of a read, with a problem when another environment was given than the local documents declare."""
+    declared = _declared_environment(sources.local)
+    if sources.local is None or not given or not declared or given == declared:
+        return sources
+    message = f"--env {given} is not the environment of this host: the local Instance declares '{declared}'"
+    hint = "leave out --env, or correct spec.source.env of the local Instance"
+    problem = Problem(sources.local.name, 0, 0, Code.WRONG_ENVIRONMENT, "", message, hint)
+    tree = sources.tree
+    if problem in tree.problems:
+        return sources
+    return replace(sources, tree=replace(tree, problems=tuple(sorted({*tree.problems, problem}))))
+
+
+@lru_cache(maxsize=4)
+def _declared_environment(local: LocalDocuments | None) -> str:
+    """The environment that local documents declare; empty without one, and while they are invalid, because then nothing is used."""
+    try:
+        spec = None if local is None else declared_instance(local)
+    except ManifestErrors:
+        return ""
+    return spec.source.env or "" if spec is not None and spec.source is not None else ""
 
 
 def resolve_sources(
@@ -116,7 +153,7 @@ def resolve_sources(
     """
     with collector_paused():
         problems = list(sources.problems)
-        documents = _documents(sources.tree.files, problems)
+        documents = documents_of(sources.tree, problems)
         local = None if sources.local is None else _documents(sources.local.files, problems)
         try:
             resolved = resolve(
@@ -149,6 +186,7 @@ def load_tree(
     path: StrPath,
     *,
     instance_file: StrPath | None = None,
+    environment: str | None = None,
     settings_model: SettingsModel,
     known_types: KnownTypes,
     template_support: TemplateSupport = any_field,
@@ -159,7 +197,7 @@ def load_tree(
 
     `edited` holds, by file name, contents to read instead of those of the files. `check_files` as `resolve_sources`.
     """
-    sources = read_sources(path, instance_file)
+    sources = read_sources(path, instance_file, environment)
     return resolve_sources(
         replace(sources, tree=with_contents(sources.tree, edited or {})),
         settings_model=settings_model,
@@ -179,6 +217,24 @@ def _secret_file(tree: SourceTree, path: str) -> bytes | str:
             return file.read(MAX_BYTES + 1)
     except OSError as error:
         return f"cannot be read: {(error.strerror or type(error).__name__).lower()}"
+
+
+def manifest_documents(sources: Sources) -> list[Document]:
+    """The merged documents of a valid tree that are manifests, without encrypted data that references name."""
+    with collector_paused():
+        documents = documents_of(sources.tree, [])
+        local = () if sources.local is None else _documents(sources.local.files, [])
+        return without_data(documents, local)[0]
+
+
+def documents_of(tree: SourceTree, problems: list[Problem]) -> list[Document]:
+    """The documents of a tree, with those of its environment merged over the others. Adds to the problems."""
+    documents = _documents(tree.base, problems)
+    if not tree.environment:
+        return documents
+    result, wrong = overlaid(documents, _documents(tree.overlay, problems))
+    problems += wrong
+    return result
 
 
 def _documents(files: tuple[SourceFile, ...], problems: list[Problem]) -> list[Document]:

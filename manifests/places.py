@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from manifests.overlay.objects import overlaid
 from manifests.problems import NOWHERE, Where
 from manifests.source.directory import SourceFile
 from manifests.yaml.read import Document, read_file
@@ -29,10 +30,13 @@ class Places:
 
     Args:
         files: of the manifests that the objects come from, local documents included.
+        overlay: those of the environment, whose documents are merged over the others.
     """
 
-    def __init__(self, files: Iterable[SourceFile]) -> None:
-        self._files = {file.name: file.data for file in files}
+    def __init__(self, files: Iterable[SourceFile], overlay: Iterable[SourceFile] = ()) -> None:
+        self._overlay = tuple(overlay)
+        self._changes: list[Document] | None = None
+        self._files = {file.name: file.data for file in (*files, *self._overlay)}
         self._documents: dict[str, dict[Where, Document]] = {}
         self._left = MOST_BYTES
 
@@ -47,8 +51,7 @@ class Places:
         if document is None:
             return where
         path = max((_path(document.value, base, field) for base in _BASES), key=lambda found: found[0])[1]
-        line, column = document.place(path)
-        return Where(where.file, line, column)
+        return document.origin(path)
 
     def _read(self, file: str) -> dict[Where, Document]:
         known = self._documents.get(file)
@@ -56,8 +59,15 @@ class Places:
             data = self._files.get(file, b"")
             self._left -= len(data)
             documents = read_file(file, data)[0] if self._left >= 0 else []
+            if self._overlay and all(file != other.name for other in self._overlay):
+                documents = overlaid(documents, self._of_environment())[0]
             known = self._documents[file] = {document.where: document for document in documents}
         return known
+
+    def _of_environment(self) -> list[Document]:
+        if self._changes is None:
+            self._changes = [document for file in self._overlay for document in read_file(file.name, file.data)[0]]
+        return self._changes
 
 
 def _path(value: Any, base: tuple[str, ...], field: str) -> tuple[int, tuple[str | int, ...]]:

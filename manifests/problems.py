@@ -86,6 +86,9 @@ class Code(StrEnum):
     ENV_FILE_SYNTAX = "env-file-syntax"
     REPEATED_VARIABLE = "repeated-variable"
     PLAIN_SECRET = "plain-secret"  # noqa: S105  (a code, not a password)
+    # environments
+    WRONG_ENVIRONMENT = "wrong-environment"
+    NOTHING_TO_REMOVE = "nothing-to-remove"
 
 
 WARNINGS = frozenset(
@@ -167,6 +170,8 @@ MEANINGS: dict[Code, str] = {
     Code.ENV_FILE_SYNTAX: "A line of an `envFile` is not valid.",
     Code.REPEATED_VARIABLE: "An `envFile` sets a variable twice; the last value counts.",
     Code.PLAIN_SECRET: "A secret seems to be in a file of the repository, which is not a place for secrets.",
+    Code.WRONG_ENVIRONMENT: "The environment does not exist, or the instance runs with another one, or a file belongs to none.",
+    Code.NOTHING_TO_REMOVE: "An environment removes a field, an item or an object that the base does not have.",
 }
 """One sentence for each code, for the generated reference."""
 
@@ -180,6 +185,7 @@ HIDES_DOCUMENTS = frozenset(
         Code.UNSAFE_LOCAL,
         Code.SOURCE_UNREADABLE,
         Code.SOURCE_UNVERIFIED,
+        Code.WRONG_ENVIRONMENT,
         Code.INTERNAL_ERROR,
         Code.ENCODING,
         Code.YAML_SYNTAX,

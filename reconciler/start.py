@@ -13,7 +13,7 @@ from manifests.places import Places
 from manifests.problems import Code, ManifestErrors, Problem
 from manifests.source.local import LocalDocuments
 from manifests.values.desired import Desired, Guard
-from reconciler import tree
+from reconciler import environments, tree
 from reconciler.core.decision import Manifests
 from reconciler.core.limits import commits
 from reconciler.core.model.ledger import Ledger
@@ -56,10 +56,13 @@ class StartManifests:
     waiting: tuple[Sources, Guard] | None = None
 
 
-def start_manifests(location: Location, clock: HostClock, *, stored: bool, destroy: bool = False) -> StartManifests:
+def start_manifests(
+    location: Location, clock: HostClock, *, stored: bool, destroy: bool = False, take_over: bool = False
+) -> StartManifests:
     """Read the manifests of a run. With `stored` the last good ones of the same instance take the place of invalid ones.
 
     They also take the place of a valid revision that has to wait (`limits/commits`), unless all is removed with `destroy`.
+    `take_over` lets another environment replace the one that is in force.
 
     Raises:
         ManifestErrors: the manifests are invalid, and none are stored that may take their place; or they have to wait, and those in
@@ -74,11 +77,23 @@ def start_manifests(location: Location, clock: HostClock, *, stored: bool, destr
         state = location.known_state(sources, error, clock, newest=True)
         if state is None:
             raise
+        other = environments.conflict(state, sources.tree, "")
+        if other is not None:
+            raise ManifestErrors([*error.problems, other]) from error
         return stored_manifests(state, sources, error)
+    instance = start.desired.instance.id
     try:
-        state = location.state_of(start.desired.instance.id)
+        state = location.state_of(instance)
     except tree.NoHome:
         return start
+    other = None if take_over else environments.conflict(state, sources.tree, instance)
+    if other is not None:
+        raise ManifestErrors([other])
+    left_out = [] if destroy else environments.left_out(state, sources.tree)
+    if left_out and not stored:
+        raise ManifestErrors(left_out)
+    if left_out:
+        return stored_manifests(state, sources, ManifestErrors(left_out))
     if destroy or not held_back(state, start, clock, location.commit()):
         return start
     try:
@@ -260,7 +275,8 @@ def stored_places(state: Path, revision: str) -> Places | None:
 
 def field_places(sources: Sources) -> Places:
     """Where fields stand in the files of a read."""
-    return Places((*sources.tree.files, *(() if sources.local is None else sources.local.files)))
+    local = () if sources.local is None else sources.local.files
+    return Places((*sources.tree.base, *local), sources.tree.overlay)
 
 
 def stored_source(stored: StartManifests, clock: BlockingClock) -> Source:
@@ -271,9 +287,10 @@ def stored_source(stored: StartManifests, clock: BlockingClock) -> Source:
     return StoredManifests(problem_of(sources, error, stored.sources.revision[:12], "", now.wall, now))
 
 
-def archive_of(location: Location, state: Path, instance: str, clock: BlockingClock) -> Archive:
-    """Where the manifests of an instance are kept, and by which path commands find them."""
-    place = place_of(location.path, location.instance_file)
+def archive_of(location: Location, state: Path, start: StartManifests, clock: BlockingClock) -> Archive:
+    """Where the manifests of the instance of a run are kept, and by which path commands find them."""
+    instance = start.desired.instance.id
+    place = place_of(location.path, location.instance_file, start.sources.tree.environment)
     try:
         base: Path | None = tree.state_base()
     except tree.NoHome:  # a user without a home, who gave --state-dir
@@ -294,6 +311,10 @@ def source_of(
     """The files at a location, with the manifests that a run starts with in force. `follow`: use changed ones during the run."""
 
     def resolve(sources: Sources, *, enforce: bool = True) -> Desired:
+        if enforce:  # else they are in force already
+            wrong = environments.changed(start.sources.tree, sources.tree) or environments.left_out(state, sources.tree)
+            if wrong:
+                raise ManifestErrors(wrong)
         return location.at_work(intent.applied_to(tree.resolve(sources, enforce=enforce)), state)
 
     in_force = InForce(start.sources.state, start.sources.revision, start.invalid, start.sources, start.waiting)
@@ -313,7 +334,7 @@ def kept(
     reporter: Reporter,
 ) -> Source:
     """The source of a single run, whose manifests are stored as the last good ones."""
-    archive = archive_of(location, state, start.desired.instance.id, clock)
+    archive = archive_of(location, state, start, clock)
     keep(archive, start, memory, clock, reporter, removed=intent.destroy)
     return source_of(location, intent, start, state, archive, clock, follow=False)
 

@@ -61,23 +61,24 @@ class Location:
     """Where a run reads its manifests and keeps its state.
 
     path: a directory or file, or the address of a git source. instance_file: the file or directory of local documents. state: the state
-    directory, None for the default one. reader: of the git source; made here.
+    directory, None for the default one. environment: as in `read_sources`. reader: of the git source; made here.
     """
 
     path: Given
     instance_file: Path | None = None
     state: Path | None = None
+    environment: str | None = None
     reader: "GitReader | None" = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if isinstance(self.path, GitUrl) and self.reader is None:
-            object.__setattr__(self, "reader", _reader(self.path, self.instance_file, self.state))
+            object.__setattr__(self, "reader", _reader(self))
 
     def read(self) -> Sources:
         """The files as they are now, not checked. Never raises."""
         if self.reader is not None:
             return self.reader.read()
-        return read_sources(str(self.path), self.instance_file)
+        return read_sources(str(self.path), self.instance_file, self.environment)
 
     def commit(self) -> str:
         """The commit at the source now; empty outside of git."""
@@ -117,7 +118,8 @@ class Location:
             base = state_base()
         except NoHome:
             return None
-        found = find(base, place_of(self.path, self.instance_file), sources.tree.identity, clock)
+        place = place_of(self.path, self.instance_file, sources.tree.environment)
+        found = find(base, place, sources.tree.identity, clock)
         found = {state: instance for state, instance in found.items() if not instance.removed} or found
         default = {state: instance for state, instance in found.items() if state == state_dir(instance.instance)}
         if newest:
@@ -136,12 +138,14 @@ class Location:
         return state_dir(instance, self.state)
 
 
-def _reader(url: GitUrl, instance_file: Path | None, state: Path | None) -> "GitReader":
-    """The reader of a git source. Its mirror is in the state directory that was given, else beside the default ones."""
+def _reader(location: Location) -> "GitReader":
+    """The reader of a location whose path is a git source. Its mirror is in the state directory that was given, else beside the default ones."""
     from reconciler.git.reader import GitReader  # noqa: PLC0415  (only for git sources)
     from reconciler.git.verify import SignatureCheck  # noqa: PLC0415
     from reconciler.shell.clock import SystemClock  # noqa: PLC0415
 
+    url, instance_file, state = location.path, location.instance_file, location.state
+    assert isinstance(url, GitUrl)  # noqa: S101  (asked by the caller)
     try:
         base = (state.absolute() if state is not None else state_base()) / MIRRORS
     except NoHome:
@@ -150,7 +154,8 @@ def _reader(url: GitUrl, instance_file: Path | None, state: Path | None) -> "Git
         kept = TemporaryDirectory(prefix="reconciler-")
         atexit.register(kept.cleanup)
         base = Path(kept.name)
-    return GitReader(url, instance_file, base, (SignatureCheck(instance_file, SystemClock()),))
+    checks = (SignatureCheck(instance_file, SystemClock()),)
+    return GitReader(url, instance_file, base, checks, environment=location.environment)
 
 
 def source_of_instance(instance_file: Path) -> GitUrl | None:
@@ -159,9 +164,9 @@ def source_of_instance(instance_file: Path) -> GitUrl | None:
     return None if spec is None or spec.source is None else spec.source.parsed
 
 
-def load(path: Given, instance_file: Path | None = None) -> Desired:
+def load(path: Given, instance_file: Path | None = None, environment: str | None = None) -> Desired:
     """The manifests at a path, checked and resolved. Raises `ManifestErrors` with every problem."""
-    return Location(path, instance_file).load()
+    return Location(path, instance_file, environment=environment).load()
 
 
 def resolve(sources: Sources, *, confined: bool = True, enforce: bool = True) -> Desired:
@@ -186,15 +191,17 @@ def load_with_warnings(
     instance_file: Path | None = None,
     edited: Mapping[str, bytes] | None = None,
     *,
+    environment: str | None = None,
     check_files: bool = False,
 ) -> tuple[Desired, tuple[Problem, ...]]:
     """As `load`, with warnings about manifests that are valid but probably a mistake.
 
     Args:
         edited: contents that replace those of the files of these names.
+        environment: as in `read_sources`.
         check_files: check encrypted files of the tree that references name, without decrypting them.
     """
-    sources = Location(path, instance_file).read()
+    sources = Location(path, instance_file, environment=environment).read()
     resolved = resolve_sources(
         replace(sources, tree=with_contents(sources.tree, edited or {})),
         settings_model=registry.settings_model,

@@ -25,6 +25,7 @@ from providers.wrappers.push_credentials import CredentialedRuntime, shares_file
 from providers.wrappers.readonly import read_only
 from providers.wrappers.repository_files import RuntimeWithFiles
 from providers.wrappers.unasked import unasked
+from reconciler import environments
 from reconciler.core.decision import Decision, Manifests, Plan
 from reconciler.core.forecast import forecast
 from reconciler.core.model.instant import Now
@@ -267,7 +268,7 @@ async def run_once(
         ManifestErrors, Locked, StoreError, StalePlan
     """
     host = SystemClock()
-    start = start_manifests(location, host, stored=False, destroy=intent.destroy) if stored is None else stored
+    start = stored or start_manifests(location, host, stored=False, destroy=intent.destroy, take_over=intent.take_over)
     loaded = start.desired
     state = location.state_of(loaded.instance.id)
     if intent.revision and loaded.revision != intent.revision:
@@ -355,7 +356,7 @@ class _SourceWake(Wake):
 async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -> Exit:
     """Keep converging until a signal ends it. Arguments and errors as `run_once`."""
     host = SystemClock()
-    start = start_manifests(location, host, stored=True)
+    start = start_manifests(location, host, stored=True, take_over=intent.take_over)
     loaded = start.desired
     state = location.state_of(loaded.instance.id)
     desired = location.at_work(intent.applied_to(loaded), state)
@@ -387,7 +388,7 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
             files=files,
         )
         _monitor(monitoring, memory, engine, desired)
-        archive = archive_of(location, state, desired.instance.id, clock)
+        archive = archive_of(location, state, start, clock)
         before, _ = last_in_force(state, start.sources, loaded)
         if start.invalid is not None:
             reporter.note(
@@ -566,6 +567,8 @@ async def make_plan(
             # Its id is the tree's choice too, so it must not find the state of an instance.
             location = replace(location, state=Path(stack.enter_context(TemporaryDirectory(prefix="reconciler-"))))
         state = stack.enter_context(state_to_read(desired.instance.id, location.state))
+        if stored is None and not untrusted:
+            environments.checked(state, start.sources.tree, desired.instance.id, take_over=intent.take_over)
         answer = ask(state) or "{}"  # before the ledger is read: the process stores its own at this question
         memory, clock = _ledger_for_plan(state, SystemClock())
         view = daemon_view.read(answer, clock.now())

@@ -4,6 +4,7 @@
 pages) show them. Every field has a description: all three show it.
 """
 
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -40,21 +41,33 @@ class Manifest(Model):
         return f"{self.kind.lower()}/{self.metadata.name}"
 
 
-def unique(label: str, *fields: str) -> AfterValidator:
-    """A check that no two items of a list have the same `fields` (or are equal when none is given). `label` names an item."""
+@dataclass(frozen=True, slots=True)
+class Unique:
+    """The check of `unique`. Environments merge the items of such a list by the same fields (`manifests/overlay/shape.py`)."""
 
-    def check(items: tuple[object, ...]) -> tuple[object, ...]:
+    label: str
+    fields: tuple[str, ...]
+    name: str = ""
+
+    def __call__(self, items: tuple[object, ...]) -> tuple[object, ...]:
+        """The items; an error for the first that is in the list twice."""
         if len(items) < 2:
             return items
         values: set[object] = set()
         for index, item in enumerate(items):
-            value = tuple(getattr(item, field) for field in fields) if fields else item
+            value = tuple(getattr(item, field) for field in self.fields) if self.fields else item
             if value in values:
-                raise bad_value(f"this {label} is in the list twice", "remove one of the two", at=(index,))
+                raise bad_value(f"this {self.label} is in the list twice", "remove one of the two", at=(index,))
             values.add(value)
         return items
 
-    return AfterValidator(check)
+
+def unique(label: str, *fields: str, name: str = "") -> AfterValidator:
+    """A check that no two items of a list have the same `fields` (or are equal when none is given). `label` names an item.
+
+    `name`: a further field by which an environment may name an item; another check keeps it unique.
+    """
+    return AfterValidator(Unique(label, fields, name))
 
 
 def _has_program(command: tuple[str, ...]) -> tuple[str, ...]:

@@ -214,7 +214,9 @@ def _names_once(ports: tuple[ContainerPort, ...]) -> tuple[ContainerPort, ...]:
     return ports
 
 
-Ports = Annotated[Items[ContainerPort], unique("port", "container_port", "protocol"), AfterValidator(_names_once)]
+Ports = Annotated[
+    Items[ContainerPort], unique("port", "container_port", "protocol", name="name"), AfterValidator(_names_once)
+]
 
 
 _ENV_FILE_ITEM: dict[str, Any] = {

@@ -11,6 +11,7 @@ from manifests.kinds.base import Model
 from manifests.kinds.secret_ref import HostSecretReference
 from manifests.kinds.verify import Verify
 from manifests.kinds.webhook import Webhook
+from manifests.source.directory import ENVIRONMENT_NAME, ENVIRONMENTS
 from manifests.source.git_url import BadUrl, GitUrl, parse
 from manifests.types.durations import Duration
 from manifests.types.engine import AbsolutePath
@@ -39,12 +40,29 @@ def _username(value: str) -> str:
 UserName = Annotated[str, AfterValidator(_username), Shown("user name")]
 
 
+def _environment(value: str) -> str:
+    if ENVIRONMENT_NAME.fullmatch(value):
+        return value
+    raise bad_value(
+        "an environment has 1 to 63 letters, digits, '-', '_' and '.'",
+        f"write the name of a directory in {ENVIRONMENTS}",
+    )
+
+
+EnvironmentName = Annotated[str, AfterValidator(_environment), Shown("name of an environment")]
+
+
 class Source(Model):
     """The git repository that the manifests are read from. Only in a local document (`--instance`)."""
 
     url: SourceUrl = Field(
         description="Repository, directory and ref, such as `git+https://HOST/REPOSITORY.git//DIRECTORY?ref=main`; also `git+ssh` and "
         "`git+file`. Without `ref` the default branch; a whole commit number pins that commit."
+    )
+    env: EnvironmentName | None = Field(
+        None,
+        description="Environment of this host: the documents of `environments/NAME/` are merged over the others. It counts for every "
+        "PATH that is given with these local documents.",
     )
     interval: PollInterval = Field(
         Duration(60 * SECOND), description="Time between two questions to the remote, up to a tenth longer."

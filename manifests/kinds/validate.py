@@ -91,8 +91,12 @@ def problem_at(
     document: Document, path: Path, code: Code, message: str, hint: str = "", *, key: bool = False
 ) -> Problem:
     """A problem of the value at `path` (or of its key), with its place and its key path."""
-    line, column = document.place(path, key=key)
-    return Problem(document.file, line, column, code, key_path(path), message, hint)
+    where = document.origin(path, key=key)
+    return Problem(where.file, where.line, where.column, code, key_path(path), message, _noted(document, path, hint))
+
+
+def _noted(document: Document, path: Path, hint: str) -> str:
+    return "\n".join(text for text in (hint, document.note(path)) if text)
 
 
 def validate(document: Document) -> tuple[Declared | None, list[Problem]]:
@@ -106,7 +110,7 @@ def validate(document: Document) -> tuple[Declared | None, list[Problem]]:
         hint = "write a mapping with apiVersion, kind, metadata and spec"
         message = f"the document is {type_name(value)}, not a manifest"
         return None, [problem_at(document, (), Code.NOT_A_MANIFEST, message, hint)]
-    unknown = _unknown_kind(document, value)
+    unknown = unknown_kind(document, value)
     if unknown is not None:
         return None, [unknown]
     kind = value["kind"]
@@ -130,7 +134,7 @@ def _subject(value: dict[str, Any]) -> str:
     return f"{str(value['kind']).lower()}/{name}" if isinstance(name, str) else str(value["kind"])
 
 
-def _unknown_kind(document: Document, value: dict[str, Any]) -> Problem | None:
+def unknown_kind(document: Document, value: dict[str, Any]) -> Problem | None:
     """The problem of a document that is not a manifest: none is skipped silently."""
     version, kind = value.get("apiVersion"), value.get("kind")
     if "kind" not in value and "apiVersion" not in value:
@@ -176,10 +180,9 @@ def _problem(document: Document, detail: ErrorDetails, model: type[BaseModel], p
         around = key_path(path[:-1]) or "the document"
         hint = _description(model, location)
         message = f"{subject}: {around} has no field '{name}'"
-        line, column = document.place(path[:-1])
-        return Problem(
-            document.file, line, column, Code.MISSING_FIELD, key_path(path), message, f"add {name}: {hint}".rstrip(": ")
-        )
+        where = document.origin(path)  # of the nearest value around it
+        hint = _noted(document, path, f"add {name}: {hint}".rstrip(": "))
+        return Problem(where.file, where.line, where.column, Code.MISSING_FIELD, key_path(path), message, hint)
     if kind == "extra_forbidden":
         hint = _hint_for_unknown(str(location[-1]), model, location)
         around = key_path(path[:-1]) or "the document"

@@ -68,7 +68,7 @@ def _named(documents: Iterable[Document]) -> frozenset[str]:
     return frozenset(
         posixpath.normpath(text)
         for document in documents
-        if "sops" in document.text.text
+        if any("sops" in text for text in document.texts())
         for path, text in _strings(document.value, ())
         if path[-2:] == ("sops", "file")
     )
@@ -93,7 +93,7 @@ def texts(document: Document) -> Iterator[Problem]:
     """The problems of single texts of a document, at most `_MOST`."""
     kind = document.value.get("kind") if isinstance(document.value, dict) else None
     strict = kind in _WITH_PLACEHOLDERS
-    if not strict and not ciphertext.may_have(document.text.text):
+    if not strict and not any(map(ciphertext.may_have, document.texts())):
         return
     metadata = document.value.get("metadata") if isinstance(document.value, dict) else None
     name = metadata.get("name") if isinstance(metadata, dict) else None

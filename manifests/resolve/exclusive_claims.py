@@ -119,5 +119,5 @@ def _conflict(volume: _Volume, other: _Volume) -> bool:
 
 def _place(claim: _Port | _Volume) -> str:
     """The owner of a claim, with file, line and path."""
-    line, _ = claim.owner.document.place(claim.path)
-    return f"{claim.owner.key} ({claim.owner.document.file}:{line}, {key_path(claim.path)})"
+    where = claim.owner.document.origin(claim.path)
+    return f"{claim.owner.key} ({where.file}:{where.line}, {key_path(claim.path)})"

@@ -6,22 +6,27 @@ directory. A file that cannot be read is a problem, never a gap.
 
 Files that volumes and `envFile` refer to are read with them (`file_sets.py`), and are no manifests.
 
+With an environment it reads `environments/NAME/` too, whose documents are merged over the others (`manifests/overlay/`). Files of other
+environments are not read.
+
 The given directory is the root of its set, also inside a git work tree: objects that were created from it and are no longer
 in it may be pruned. A single file is never a complete set.
 """
 
 import errno
 import os
+import re
 import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 
-from manifests.problems import Code, Problem
+from manifests.problems import Code, Problem, did_you_mean
 from manifests.source.file_sets import covered, is_manifest, needed_paths, read_sets
 from manifests.source.identity import identity_of
 from manifests.values.files import FileSet
+from manifests.values.source_identity import with_environment
 from manifests.yaml.read import FILE_SIZE
 
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -31,6 +36,11 @@ ENTRIES = 1_000_000
 """Most directory entries that one tree may have."""
 DIRECTORY_DEPTH = 64
 """How deep directories may be nested."""
+
+ENVIRONMENTS = "environments"
+"""The directory below that of the manifests which holds a directory for each environment."""
+ENVIRONMENT_NAME = re.compile(r"[A-Za-z0-9](?:[-._A-Za-z0-9]{0,61}[A-Za-z0-9])?")
+"""A name of an environment: that of a directory, which is neither hidden nor a temporary file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +73,8 @@ class SourceTree:
         provide: makes a file or directory that a manifest names readable below the root, by its relative path, and returns why it
             cannot be; empty when it is there, or does not exist in the source either. A git source gets it from its mirror. Called
             before a file other than a manifest is looked for below the root.
+        environment: the environment whose files are among `files`; empty for the base alone.
+        environments: the names of all environments, sorted.
     """
 
     identity: str
@@ -74,23 +86,42 @@ class SourceTree:
     problems: tuple[Problem, ...]
     sets: tuple[FileSet, ...] = ()
     provide: Callable[[str], str] = field(default=already_there, compare=False, repr=False)
+    environment: str = ""
+    environments: tuple[str, ...] = ()
+
+    @property
+    def base(self) -> tuple[SourceFile, ...]:
+        """The files without those of the environment."""
+        return tuple(file for file in self.files if not self._is_overlay(file)) if self.environment else self.files
+
+    @property
+    def overlay(self) -> tuple[SourceFile, ...]:
+        """The files of the environment."""
+        return tuple(file for file in self.files if self._is_overlay(file)) if self.environment else ()
+
+    def _is_overlay(self, file: SourceFile) -> bool:
+        return file.name.startswith(f"{ENVIRONMENTS}/{self.environment}/")
 
     def digest(self) -> str:
         """The revision that belongs to the files."""
         return digest(self.files, self.sets)
 
 
-def read_tree(path: str | os.PathLike[str], known: str = "", provide: Callable[[str], str] | None = None) -> SourceTree:
+def read_tree(
+    path: str | os.PathLike[str], known: str = "", provide: Callable[[str], str] | None = None, environment: str = ""
+) -> SourceTree:
     """Read a directory of manifests, or one file. Never raises: see `problems`.
 
     Args:
         path: the directory or file.
         known: the identity of a set in git whose files are here; empty: as the path and git say.
         provide: as in `with_sets`.
+        environment: the environment to read with the base; empty for the base alone.
     """
     given = Path(os.path.abspath(path))
     real = Path(os.path.realpath(given))
     identity, is_git = (known, True) if known else identity_of(real)
+    identity = with_environment(identity, environment)
     if not os.path.lexists(given) or not real.exists():
         problem = Problem(
             printable(os.fspath(path)), 0, 0, Code.PATH_NOT_FOUND, "", "no such file or directory", "check the path"
@@ -98,13 +129,22 @@ def read_tree(path: str | os.PathLike[str], known: str = "", provide: Callable[[
         return SourceTree(identity, str(real), digest(()), False, False, (), (problem,))
     if not real.is_dir():
         file, problems = read_one(real, real.name)
+        if environment:
+            message = f"one file has no environment '{environment}'"
+            hint = f"give the directory that has the directory {ENVIRONMENTS}, or leave out the environment"
+            problems.append(Problem(printable(real.name), 0, 0, Code.WRONG_ENVIRONMENT, "", message, hint))
         files: tuple[SourceFile, ...] = (file,) if file else ()
-        return with_sets(SourceTree(identity, str(real.parent), "", False, is_git, files, tuple(problems)), provide)
-    walk = _Walk(str(real))
+        alone = SourceTree(
+            identity, str(real.parent), "", False, is_git, files, tuple(problems), environment=environment
+        )
+        return with_sets(alone, provide)
+    walk = _Walk(str(real), environment)
     walk.enter("", 0)
+    walk.check_environment()
     walk.files.sort(key=lambda source: source.name)
     files = tuple(walk.files)
-    return with_sets(SourceTree(identity, str(real), "", True, is_git, files, tuple(sorted(walk.problems))), provide)
+    tree = SourceTree(identity, str(real), "", True, is_git, files, tuple(sorted(walk.problems)))
+    return with_sets(replace(tree, environment=environment, environments=tuple(sorted(walk.environments))), provide)
 
 
 def with_sets(tree: SourceTree, provide: Callable[[str], str] | None = None) -> SourceTree:
@@ -138,6 +178,13 @@ def digest(files: tuple[SourceFile, ...], sets: tuple[FileSet, ...] = ()) -> str
     for item in sets:
         total.update(item.digest().encode())
     return total.hexdigest()
+
+
+def is_read(name: str, environment: str) -> bool:
+    """Whether a file of this name belongs to the base or to the environment, and not to another environment."""
+    return not name.startswith(f"{ENVIRONMENTS}/") or (
+        bool(environment) and name.startswith(f"{ENVIRONMENTS}/{environment}/")
+    )
 
 
 def is_skipped(name: str) -> bool:
@@ -177,8 +224,9 @@ def printable(name: str) -> str:
 class _Walk:
     """One walk through a directory; collects files and problems."""
 
-    def __init__(self, root: str) -> None:
-        self.root = root
+    def __init__(self, root: str, environment: str = "") -> None:
+        self.root, self.environment = root, environment
+        self.environments: list[str] = []
         self.files: list[SourceFile] = []
         self.problems: list[Problem] = []
         self._entries = 0
@@ -201,7 +249,73 @@ class _Walk:
             if self._full or self._entries > ENTRIES:
                 self._stop(below, f"more than {ENTRIES} files and directories")
                 return
+            if below == "" and entry.name == ENVIRONMENTS and self._has_environments(entry):
+                continue
             self._visit(entry, below + entry.name, depth)
+
+    def _has_environments(self, entry: os.DirEntry[str]) -> bool:
+        """Read the directory of the environments: their names, and the files of the chosen one. False when it is a file."""
+        try:
+            if not entry.is_dir():
+                return False
+            if entry.is_symlink():
+                message = "it is a link, and environments are not read through links"
+                hint = "replace the link with the directory itself, or rename it"
+                self._problem(ENVIRONMENTS, Code.WRONG_ENVIRONMENT, message, hint)
+                return True
+            with os.scandir(entry.path) as scan:
+                inner = sorted((item for item in scan if not is_skipped(item.name)), key=lambda item: item.name)
+        except OSError as error:
+            self.problems.append(_unreadable(ENVIRONMENTS, _reason(error)))
+            return True
+        self._entries += len(inner)
+        for item in inner:
+            self._environment(item, f"{ENVIRONMENTS}/{item.name}")
+        return True
+
+    def _environment(self, entry: os.DirEntry[str], name: str) -> None:
+        try:
+            linked, directory = entry.is_symlink(), entry.is_dir()
+        except OSError as error:
+            self.problems.append(_unreadable(name, _reason(error)))
+            return
+        if not directory:
+            if entry.name.casefold().endswith(SUFFIXES):
+                message = (
+                    f"the file belongs to no environment, so it is not read: each has a directory in {ENVIRONMENTS}"
+                )
+                hint = f"move it to {ENVIRONMENTS}/NAME/ to change an environment, or out of {ENVIRONMENTS} to be in all of them"
+                self._problem(name, Code.WRONG_ENVIRONMENT, message, hint)
+        elif linked:
+            if entry.name == self.environment:
+                message = (
+                    f"environment '{printable(entry.name)}' is a link, and environments are not read through links"
+                )
+                self._problem(name, Code.WRONG_ENVIRONMENT, message, "replace the link with the directory itself")
+        elif ENVIRONMENT_NAME.fullmatch(entry.name):
+            self.environments.append(entry.name)
+            if entry.name == self.environment:
+                self.enter(f"{name}/", 2)
+        else:
+            message = f"'{printable(entry.name)}' cannot be the name of an environment"
+            hint = (
+                "rename the directory: up to 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends"
+            )
+            self._problem(name, Code.WRONG_ENVIRONMENT, message, hint)
+
+    def check_environment(self) -> None:
+        """Report a chosen environment that does not exist."""
+        wrong = any(problem.code is Code.WRONG_ENVIRONMENT for problem in self.problems)
+        if not self.environment or self.environment in self.environments or self._full or wrong:
+            return
+        message = f"there is no environment '{printable(self.environment)}'"
+        if not self.environments:
+            hint = f"create the directory {ENVIRONMENTS}/{printable(self.environment)}, or leave out the environment"
+        else:
+            known = f"environments: {', '.join(self.environments[:20])}"
+            guess = did_you_mean(self.environment, self.environments, "")
+            hint = f"{guess}\n{known}" if guess.startswith("did") else known
+        self._problem(ENVIRONMENTS, Code.WRONG_ENVIRONMENT, message, hint)
 
     def _visit(self, entry: os.DirEntry[str], name: str, depth: int) -> None:
         try:

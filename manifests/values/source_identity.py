@@ -1,6 +1,6 @@
 """Whether two identities of sources name the same set of manifests. Used by the rules about pruning, and to find an instance.
 
-An identity is `REMOTE//DIRECTORY` in git, else an absolute path (`manifests/source/identity.py`). A checkout of a repository and a git source
+An identity is `REMOTE//DIRECTORY` in git, else an absolute path (`manifests/source/identity.py`); with an environment, `?env=NAME` follows. A checkout of a repository and a git source
 of it, by whatever protocol, are the same set: moving from one to the other must not look like a change of the source.
 """
 
@@ -8,6 +8,19 @@ import re
 
 _SCP = re.compile(r"(?:[^/@:]+@)?([^/@:]+):(?!/?/)(.*)", re.DOTALL)
 _DEFAULT_PORTS = {"https": ":443", "http": ":80", "ssh": ":22", "git": ":9418"}
+
+
+_ENVIRONMENT = "?env="
+
+
+def with_environment(identity: str, environment: str) -> str:
+    """The identity of a set with an environment: two environments of one directory are two sets. Without one, the identity as it is."""
+    return f"{identity}{_ENVIRONMENT}{environment}" if environment else identity
+
+
+def environment_of(identity: str) -> str:
+    """The environment of an identity; empty when it has none."""
+    return identity.rpartition(_ENVIRONMENT)[2] if _ENVIRONMENT in identity else ""
 
 
 def same_set(one: str, other: str) -> bool:

@@ -85,6 +85,18 @@ class Document:
                 break
         return place
 
+    def origin(self, path: tuple[str | int, ...], *, key: bool = False) -> Where:
+        """Where the value at `path`, or its key, stands: as `place`, with the file."""
+        return Where(self.file, *self.place(path, key=key))
+
+    def note(self, path: tuple[str | int, ...]) -> str:  # noqa: ARG002
+        """What a problem of the value at `path` should say beside its hint; empty for a document of one file."""
+        return ""
+
+    def texts(self) -> tuple[str, ...]:
+        """The texts of the files that the document is made of."""
+        return (self.text.text,)
+
 
 def read_file(file: str, data: bytes) -> tuple[list[Document], list[Problem]]:
     """The documents of one file, without the empty ones, and the problems of its text.

@@ -40,6 +40,8 @@ path_argument = click.argument("path", type=GivenType(), required=False)
 
 def given(path: "Given | None", options: Options) -> "Given | None":
     """PATH, or the git source that the local Instance declares; None when there is neither."""
+    if path is None and options.instance is None and options.env is not None:
+        raise usage_error("--env needs PATH", "give PATH, whose directory environments has the environment")
     if path is not None or options.instance is None:
         return path
     from reconciler.tree import source_of_instance  # noqa: PLC0415  (only without PATH)

@@ -55,7 +55,7 @@ def chosen(path: "Given | None", options: Options, instance_id: str) -> "tuple[L
         )
     sources, error = None, None
     if path is not None:
-        location = tree.Location(path, options.instance, options.state_dir)
+        location = tree.Location(path, options.instance, options.state_dir, options.env)
         if not instance_id:
             return location, None
         sources = location.read()
@@ -78,4 +78,5 @@ def chosen(path: "Given | None", options: Options, instance_id: str) -> "tuple[L
         raise usage_error(
             f"{place.state_dir} is of instance '{start.desired.instance.id}', not '{instance_id}'", "give its id"
         )
-    return tree.Location(path or Path(start.desired.root), options.instance, place.state_dir), start
+    environment = start.sources.tree.environment
+    return tree.Location(path or Path(start.desired.root), options.instance, place.state_dir, environment), start

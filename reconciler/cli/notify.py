@@ -46,7 +46,7 @@ def notify(what: str, path: "Given | None", channel: str, **raw: Any) -> Exit:
     from reconciler.shell.clock import SystemClock  # noqa: PLC0415
     from reconciler.shell.secrets import SECRETS  # noqa: PLC0415
 
-    desired = tree.load(required(path, options, "reconcile notify test"), options.instance)
+    desired = tree.load(required(path, options, "reconcile notify test"), options.instance, options.env)
     channels = desired.instance.informed.channels
     names = [item.name for item in channels]
     if channel and channel not in names:

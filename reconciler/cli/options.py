@@ -80,6 +80,7 @@ class Options:
 
     view: View
     instance: Path | None = None
+    env: str | None = None
     state_dir: Path | None = None
     timeout: int = TIMEOUT
     wait: bool = True
@@ -103,6 +104,7 @@ class Options:
         return cls(
             view=view,
             instance=raw.get("instance"),
+            env=raw.get("env"),
             state_dir=raw.get("state_dir"),
             timeout=raw.get("timeout", TIMEOUT),
             wait=not raw.get("no_wait", False),
@@ -143,7 +145,7 @@ def _add(*options: Callable[[F], F]) -> Callable[[F], F]:
 def _common(*formats: str) -> Callable[[F], F]:
     """The options of a command with these forms of output."""
     return _add(
-        click.option("-o", "--output", type=click.Choice(formats), default="text", help="Output format."),
+        click.option("-o", "--output", type=click.Choice(formats), default=formats[0], help="Output format."),
         click.option(
             "--color",
             type=click.Choice(["auto", "always", "never"]),
@@ -167,6 +169,9 @@ def _common(*formats: str) -> Callable[[F], F]:
 common_options = _common("text", "json")
 """The options of every command (beside `--help`)."""
 
+render_options = _common("yaml", "json")
+"""The options of a command that shows manifests."""
+
 review_options = _common("text", "json", "markdown")
 """The options of a command whose result may be a comment on a merge request."""
 
@@ -181,12 +186,34 @@ class _LocalPath(click.Path):
         return super().convert(value, param, ctx)
 
 
-instance_option = click.option(
-    "--instance",
-    type=_LocalPath(path_type=Path),
-    metavar="FILE|DIR",
-    help="Local documents: Instance, Guard and Providers, which say what the manifests at PATH may reach.",
+def _environment(_context: click.Context, _param: click.Parameter, value: str | None) -> str | None:
+    """Refuse what cannot be the name of an environment; an empty text too, because a variable that is not set must not mean the base."""
+    if value is None:
+        return None
+    from manifests.source.directory import ENVIRONMENT_NAME, ENVIRONMENTS  # noqa: PLC0415  (only with the option)
+
+    if not ENVIRONMENT_NAME.fullmatch(value):
+        shown = f"'{value}' is not the name of an environment" if value else "the name of the environment is empty"
+        raise usage_error(f"--env: {shown}", f"give the name of a directory in {ENVIRONMENTS} of PATH")
+    return value
+
+
+instance_option = _add(
+    click.option(
+        "--instance",
+        type=_LocalPath(path_type=Path),
+        metavar="FILE|DIR",
+        help="Local documents: Instance, Guard and Providers, which say what the manifests at PATH may reach.",
+    ),
+    click.option(
+        "--env",
+        metavar="NAME",
+        default=None,
+        callback=_environment,
+        help="Environment: merge environments/NAME/ of PATH over its other manifests; default: spec.source.env of the local Instance.",
+    ),
 )
+"""What belongs to PATH of every command that takes one: local documents, and the environment."""
 
 state_option = click.option(
     "--state-dir",

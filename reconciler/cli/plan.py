@@ -151,7 +151,8 @@ def show_plan(
 def command_line(path: "Given | None", options: Options, *more: str) -> str:
     """The command that shows this plan whole, for a comment that has no room for it."""
     words = ["reconcile plan", "" if path is None else str(path)]
-    words += [f"--instance {options.instance}" if options.instance is not None else "", *more]
+    words += [f"--instance {options.instance}" if options.instance is not None else ""]
+    words += [f"--env {options.env}" if options.env is not None else "", *more]
     return " ".join(word for word in words if word)
 
 

@@ -44,7 +44,7 @@ PROBE_TIME = 30 * SECOND
 
 def location(path: "Given", options: Options) -> Location:
     """Where the manifests and the state of this command line are."""
-    return Location(path, options.instance, options.state_dir)
+    return Location(path, options.instance, options.state_dir, options.env)
 
 
 def intent(path: "Given", options: Options, *, destroy: bool = False, approve: str = "") -> Intent:
@@ -74,6 +74,8 @@ def apply_command(path: "Given", options: Options) -> str:
     for name, given in (("--instance", options.instance), ("--state-dir", options.state_dir)):
         if given is not None:
             words += [name, str(given.absolute())]
+    if options.env is not None:
+        words += ["--env", options.env]
     return shlex.join(words)
 
 

@@ -82,10 +82,10 @@ def _place(path: "Given | None", options: Options, instance_id: str) -> tuple[Pl
         raise usage_error(
             f"'{instance_id}' is not a valid instance id", "use lower-case letters and digits, with '-' in between"
         )
-    if path is None and options.instance is not None:
+    if path is None and (options.instance is not None or options.env is not None):
         path = required(path, options, "reconcile COMMAND")
     if path is not None:
-        location = tree.Location(path, options.instance, options.state_dir)
+        location = tree.Location(path, options.instance, options.state_dir, options.env)
         sources = location.read()
         try:
             desired = tree.resolve(sources)

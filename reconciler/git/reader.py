@@ -25,13 +25,14 @@ from time import monotonic
 
 from manifests.kinds.secret_ref import SecretReference
 from manifests.kinds.source import Source
-from manifests.load import Sources, declared_instance
+from manifests.load import Sources, declared_instance, environment_of, with_chosen
 from manifests.problems import Code, ManifestErrors, Problem
 from manifests.resolve.instance import secret_programs
-from manifests.source.directory import SourceTree, digest, read_tree
+from manifests.source.directory import SourceTree, digest, is_read, read_tree
 from manifests.source.git_url import GitUrl
 from manifests.source.local import LocalDocuments, read_local
 from manifests.values.desired import SECOND
+from manifests.values.source_identity import with_environment
 from providers.errors import ProviderError
 from providers.lib.secrets import define, resolve
 from reconciler.git.access import Access
@@ -88,6 +89,7 @@ class GitReader:
         base: the directory that holds our mirrors; it is created when it is needed.
         checks: called at each poll with the commit, before it is read.
         steady: seconds of a steady clock.
+        environment: the environment to read, empty for the base alone; None: as local documents say.
 
     Attributes:
         head: what the remote named at the last poll that reached it.
@@ -100,12 +102,14 @@ class GitReader:
     base: Path
     checks: Sequence[Check] = ()
     steady: Callable[[], float] = monotonic
+    environment: str | None = None
     head: Head | None = None
     problem: GitError | None = None
     events: list[str] = field(default_factory=list)
     _read: Read | None = None
     _settings: Source | None = None
     _local: LocalDocuments | None = None
+    _chosen_before: str = ""
     _due: float = 0.0
     _failures: int = 0
     _hurried: bool = False
@@ -162,10 +166,16 @@ class GitReader:
             if self._local is None or local is None or local.revision != self._local.revision:
                 self._take_settings(local)
             self._local = local
+            if self._chosen() != self._chosen_before:
+                self._chosen_before, self._due, self._judge_again = self._chosen(), 0.0, True
             if self._read is None or self._hurried or self.steady() >= self._due:
                 self._hurried = False
                 self._read = self._poll()
-            return Sources(self._read.tree, local)
+            return with_chosen(Sources(self._read.tree, local), self.environment)
+
+    def _chosen(self) -> str:
+        """The environment that is read now."""
+        return environment_of(self.environment, self._local)
 
     def _take_settings(self, local: LocalDocuments | None) -> None:
         """What local documents say about the remote. While they are invalid, what they said before counts; they are reported elsewhere."""
@@ -246,13 +256,16 @@ class GitReader:
         self._follows(mirror, head.commit)
         found = listing(mirror, head.commit, self.url.path)
         revision = Revision(head.commit, head.ref, found.tree)
-        if before is not None and before.revision is not None and before.revision.tree == found.tree:
+        chosen = self._chosen()
+        same = before is not None and before.revision is not None and before.revision.tree == found.tree
+        if before is not None and same and before.tree.environment == chosen:
             return Read(before.tree, revision)
         asked = wanted(found)
         trees = Trees(mirror.directory)
         place, too_large = trees.make(mirror, found, asked.names)
-        tree = read_tree(place, self.url.identity, partial(trees.add, mirror, found))
-        problems = tuple(sorted({*tree.problems, *asked.problems, *too_large}))
+        tree = read_tree(place, self.url.identity, partial(trees.add, mirror, found), chosen)
+        of_set = [problem for problem in (*asked.problems, *too_large) if is_read(problem.file, chosen)]
+        problems = tuple(sorted({*tree.problems, *of_set}))
         trees.prune(found.tree)
         return Read(replace(tree, problems=problems, provide=self._provider(found)), revision)
 
@@ -315,7 +328,8 @@ class GitReader:
 
     def _failed(self, error: GitError) -> SourceTree:
         root = str(self.directory / "trees")
-        return SourceTree(self.url.identity, root, digest(()), False, True, (), (self._why(error),))
+        identity, chosen = with_environment(self.url.identity, self._chosen()), self._chosen()
+        return SourceTree(identity, root, digest(()), False, True, (), (self._why(error),), environment=chosen)
 
 
 def access_of(source: Source) -> Access:

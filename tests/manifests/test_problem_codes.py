@@ -104,6 +104,7 @@ CASES: dict[Code, tuple[Break, str]] = {
     Code.FILE_TOO_LARGE: (put("big.yaml", b"# " + b"x" * (4 * 1024 * 1024)), "big.yaml"),
     Code.TOO_MANY_FILES: (nest_directories, "d/d/d"),
     Code.LINK_LEAVES_TREE: (leave_by_link, "link.yaml"),
+    Code.WRONG_ENVIRONMENT: (put("environments/prod.yaml", RECORD), "environments/prod.yaml"),
     Code.ENCODING: (put("latin.yaml", b"# caf\xe9"), "latin.yaml:1:6"),
     Code.YAML_SYNTAX: (put("open.yaml", "a: [1, 2"), "open.yaml:1:"),
     Code.YAML_VERSION: (put("old.yaml", "%YAML 1.1\n---\n" + GUARD), "old.yaml:1:1"),
@@ -249,6 +250,7 @@ def test_every_code_has_a_test_and_a_meaning() -> None:
         Code.SECRET_NOT_ALLOWED,
         Code.PROCESS_NOT_ALLOWED,
     }
+    elsewhere |= {Code.NOTHING_TO_REMOVE}  # needs an environment: `overlay/test_merge.py`
     elsewhere |= {Code.SOURCE_UNREADABLE, Code.SOURCE_UNVERIFIED}  # need a repository: `tests/git/`
     assert set(CASES) | elsewhere == set(Code)
     assert list(MEANINGS) == list(Code)

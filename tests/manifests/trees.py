@@ -205,10 +205,11 @@ def write(root: Path, files: dict[str, str | bytes]) -> Path:
     return root
 
 
-def load_path(path: Path, instance_file: Path | None = None) -> Desired:
+def load_path(path: Path, instance_file: Path | None = None, environment: str | None = None) -> Desired:
     return load(
         path,
         instance_file=instance_file,
+        environment=environment,
         settings_model=settings_model,
         known_types=known_types,
         template_support=template_support,
@@ -219,12 +220,15 @@ def load_files(root: Path, files: dict[str, str | bytes]) -> Desired:
     return load_path(write(root, files))
 
 
-def problems_at(path: Path, instance_file: Path | None = None, *, check_files: bool = False) -> tuple[Problem, ...]:
+def problems_at(
+    path: Path, instance_file: Path | None = None, *, check_files: bool = False, environment: str | None = None
+) -> tuple[Problem, ...]:
     """Everything that loading reports: the problems of an invalid tree, or the warnings of a valid one."""
     try:
         resolved = load_tree(
             path,
             instance_file=instance_file,
+            environment=environment,
             settings_model=settings_model,
             known_types=known_types,
             template_support=template_support,

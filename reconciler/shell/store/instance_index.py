@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from manifests.source.git_url import GitUrl
-from manifests.values.source_identity import same_set
+from manifests.values.source_identity import environment_of, same_set
 from reconciler.shell.clock import HostClock
 from reconciler.shell.store import source_record
 from reconciler.shell.store.database_file import FILE as DATABASE
@@ -33,12 +33,12 @@ POINTERS = 256
 POINTER_BYTES = 16 * 1024
 
 
-def place_of(path: Path | GitUrl, instance_file: Path | None) -> SourcePlace:
-    """How the index names a PATH and local documents."""
+def place_of(path: Path | GitUrl, instance_file: Path | None, environment: str = "") -> SourcePlace:
+    """How the index names a PATH, local documents and an environment."""
     local = os.path.realpath(instance_file) if instance_file is not None else ""
     if isinstance(path, GitUrl):
-        return SourcePlace(str(path), str(path), local)
-    return SourcePlace(os.path.abspath(path), os.path.realpath(path), local)
+        return SourcePlace(str(path), str(path), local, environment)
+    return SourcePlace(os.path.abspath(path), os.path.realpath(path), local, environment)
 
 
 def remember(base: Path, state_dir: Path) -> None:
@@ -105,17 +105,13 @@ def find(base: Path, place: SourcePlace, source: str, clock: HostClock) -> dict[
             records[state_dir] = source_record.load(state_dir)
     known = {state_dir: record for state_dir, record in records.items() if record is not None}
     here = {
-        state_dir: record
-        for state_dir, record in known.items()
-        if any(place.path == each.path or place.real == each.real for each in record.places)
+        state_dir: record for state_dir, record in known.items() if any(_is_same(place, each) for each in record.places)
     }
     exact = {
         state_dir: record
         for state_dir, record in here.items()
         if any(
-            place.instance_file == _canonical(each.instance_file)
-            and (place.path == each.path or place.real == each.real)
-            for each in record.places
+            place.instance_file == _canonical(each.instance_file) and _is_same(place, each) for each in record.places
         )
     }
     if exact or place.instance_file:
@@ -133,6 +129,21 @@ def find(base: Path, place: SourcePlace, source: str, clock: HostClock) -> dict[
         for state_dir in lost
         if (instance := _decided_for(state_dir, source, clock)) is not None
     }
+
+
+def _is_same(place: SourcePlace, other: SourcePlace) -> bool:
+    """Whether two places are the same environment of the same PATH: the state of one environment is never that of another."""
+    return place.environment == other.environment and (place.path == other.path or place.real == other.real)
+
+
+def environments(base: Path, instance: str) -> dict[Path, str]:
+    """The environments that an instance has in force, by state directory; more than one only where `--state-dir` was given."""
+    found: dict[Path, str] = {}
+    for state_dir in _state_dirs(base):
+        record = source_record.load(state_dir) if (state_dir / DATABASE).exists() else None
+        if record is not None and record.instance == instance and record.in_force is not None and not record.removed:
+            found[state_dir] = environment_of(record.in_force.source)
+    return found
 
 
 def _canonical(path: str) -> str:

@@ -62,6 +62,7 @@ def save(state_dir: Path, good: LastGood) -> None:
         "root": tree.root,
         "complete": tree.complete,
         "is_git": tree.is_git,
+        "environment": tree.environment,
         "files": _texts(tree.files),
         "sets": [_set(item) for item in tree.sets],
         "local": {"name": local.name, "files": _texts(local.files)} if local is not None else None,
@@ -124,6 +125,7 @@ def _good(raw: dict[str, Any]) -> LastGood:
         files=files,
         problems=(),
         sets=tuple(map(_read_set, raw.get("sets", ()))),
+        environment=str(raw.get("environment", "")),
     )
     tree = replace(tree, revision=tree.digest())
     return LastGood(

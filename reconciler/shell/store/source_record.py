@@ -26,11 +26,12 @@ CAUSE = 500
 
 @dataclass(frozen=True, slots=True)
 class SourcePlace:
-    """Where manifests were read: the absolute path as given, the path without links, and the path of local documents or nothing."""
+    """Where manifests were read: the absolute path as given, the path without links, the path of local documents and the environment."""
 
     path: str
     real: str
     instance_file: str = ""
+    environment: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,12 @@ def load(state_dir: Path) -> SourceRecord | None:
         return SourceRecord(
             instance=str(raw["instance"]),
             places=tuple(
-                SourcePlace(str(place["path"]), str(place["real"]), str(place["instance_file"]))
+                SourcePlace(
+                    str(place["path"]),
+                    str(place["real"]),
+                    str(place["instance_file"]),
+                    str(place.get("environment", "")),
+                )
                 for place in raw["places"][:PLACES]
             ),
             in_force=None if in_force is None else _in_force(in_force),
