@@ -366,9 +366,14 @@ class History:
             for item in tree.items
         }
 
-    def converged(self) -> bool:
+    def compared(self) -> tuple[dict[str, object], dict[str, object]]:
+        """What the world has, of what must be exact, and what it must have.
+
+        What is not declared may stay without `prune`, and while the newest commit cannot be used: then nothing is pruned.
+        """
         found, wanted = self.state(), self.wanted(self.repository.trees[self.good])
-        return (found if self.prune else {name: found.get(name) for name in wanted}) == wanted
+        exact = self.prune and self.good == self.repository.head
+        return found if exact else {name: found.get(name) for name in wanted}, wanted
 
     # --- time --------------------------------------------------------------------------------------------------------
 
@@ -388,12 +393,13 @@ class History:
         after = {item.name for item in trees[head].items} if usable else was
         # A name that is not declared at one end of this time may lose what it has.
         self.published = {f"{what} {name}" for what in ("pool", "name") for name in was & after}
-        idle = before != "" and not self.killed and self.converged()
+        found, wanted = self.state(), self.wanted(trees[before]) if before else {}
+        idle = not self.killed and (found if self.prune else {name: found.get(name) for name in wanted}) == wanted
         writes = len(self.world.traffic.writes)
         if usable:
             self.good = head
             self.allowed |= {(item.name, item.version) for item in trees[head].items}
-        same = before != "" and meaning(trees[before]) == meaning(trees[self.good])
+        same = bool(before) and meaning(trees[before]) == meaning(trees[self.good])
         self.world.run(duration)
         made = [describe(write.action) for write in self.world.traffic.writes[writes:]]
         assert not (idle and same and made), f"without a commit that changes anything: {made}"
@@ -403,9 +409,7 @@ class History:
         """At the end: the world is what the last good commit says, and stays so."""
         self.world.kill_in = -1
         self.passes(CONVERGED)
-        found, wanted = self.state(), self.wanted(self.repository.trees[self.good])
-        if not self.prune:
-            found = {name: found.get(name) for name in wanted}
+        found, wanted = self.compared()
         assert found == wanted, f"not converged to commit {self.good}: {found} instead of {wanted}; {self._holds()}"
         writes = len(self.world.traffic.writes)
         self.world.run(300 * SECOND)
