@@ -34,6 +34,7 @@ BENCHMARKS = (
     "drain",
     "state_writes",
     "changes",
+    "git_source",
 )
 ROOT = Path(__file__).resolve().parent.parent
 REPORT = ROOT / "docs" / "benchmarks.md"

@@ -119,7 +119,7 @@ def _of_history(location: Location, start: StartManifests) -> StartManifests:
         return start
     if record is None or record.in_force is None:
         return start
-    location.reader.start_from(record.in_force.commit)
+    location.reader.start_from(record.in_force.newest or record.in_force.commit)
     sources = location.read()
     return StartManifests(tree.resolve(sources), sources)
 

@@ -60,8 +60,8 @@ class Keeper(Protocol):
     def settled(self) -> str:
         """The source equals the manifests in force again."""
 
-    def seen(self, commit: str, ref: str) -> str:
-        """Keep which commit of a git source is the newest."""
+    def seen(self, commit: str, ref: str, *, in_force: bool) -> str:
+        """Keep which commit of a git source is the newest, and whether its manifests are in force."""
 
     def flush(self) -> str:
         """Try again what could not be stored."""
@@ -327,11 +327,11 @@ class DirectorySource:
         return desired, (f"the manifests changed; revision {self._named()} is in force",)
 
     def _keep_seen(self) -> None:
-        """Keep which commit of a git source is the newest, also where it changes nothing."""
+        """Keep which commit of a git source is the newest, also where it changes nothing: what follows must contain it."""
         commit, ref = ("", "") if self._remote is None else self._remote[0].seen
         if commit:  # else the remote did not answer: what is known stays
             self._newest = commit if self._same else ""
-            self._report(self._keeper.seen(commit, ref) or self._message)
+            self._report(self._keeper.seen(commit, ref, in_force=self._same) or self._message)
 
     def _adopt(self) -> None:
         """Let the instance reach the files of the commit that was read last: what is in force is equal to it."""

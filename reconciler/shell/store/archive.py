@@ -113,12 +113,16 @@ class Archive:
         self._wanted = replace(self._wanted, attempted=attempted)
         return attempted, self.flush()
 
-    def seen(self, commit: str, ref: str) -> str:
-        """Keep which commit of a git source is the newest. Returns why that could not be stored."""
-        before = self._wanted.seen
-        if before is not None and (before.commit, before.ref) == (commit, ref):
+    def seen(self, commit: str, ref: str, *, in_force: bool) -> str:
+        """Keep which commit of a git source is the newest, and whether its manifests are in force. Returns why that could not be stored."""
+        wanted, before, now = self._wanted, self._wanted.seen, self._wanted.in_force
+        if before is None or (before.commit, before.ref) != (commit, ref):
+            wanted = replace(wanted, seen=SeenCommit(commit, ref, self._clock.now().wall))
+        if in_force and now is not None and (now.newest or now.commit) != commit:
+            wanted = replace(wanted, in_force=replace(now, newest=commit))
+        if wanted == self._wanted:
             return ""
-        self._wanted = replace(self._wanted, seen=SeenCommit(commit, ref, self._clock.now().wall))
+        self._wanted = wanted
         return self.flush()
 
     def settled(self) -> str:

@@ -36,12 +36,16 @@ class SourcePlace:
 
 @dataclass(frozen=True, slots=True)
 class InForce:
-    """The revision in force, and since when (wall ns)."""
+    """The revision in force, and since when (wall ns).
+
+    `commit` brought it. `newest` is the newest commit that has the same manifests, from which the next one must follow; empty: `commit`.
+    """
 
     revision: str
     commit: str
     source: str
     since_wall: int
+    newest: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +119,8 @@ def load(state_dir: Path) -> SourceRecord | None:
 
 
 def _in_force(raw: dict[str, Any]) -> InForce:
-    return InForce(str(raw["revision"]), str(raw["commit"]), str(raw["source"]), int(raw["since_wall"]))
+    newest = str(raw.get("newest", ""))
+    return InForce(str(raw["revision"]), str(raw["commit"]), str(raw["source"]), int(raw["since_wall"]), newest)
 
 
 def _seen(raw: dict[str, Any]) -> SeenCommit:
