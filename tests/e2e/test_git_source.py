@@ -133,19 +133,27 @@ def eventually(holds: Callable[[], object]) -> None:
         time.sleep(0.2)
 
 
-def test_a_daemon_follows_a_branch_and_keeps_the_last_good_commit(host: Host) -> None:
+def test_a_daemon_follows_a_branch(host: Host) -> None:
     with host.daemon():
         eventually(lambda: host.running() == ["one"])
         good = host.upstream.commit({"set/web.yaml": WEB % "two"})
         eventually(lambda: host.running() == ["two"])
-        broken = host.upstream.commit({"set/web.yaml": "kind: [\n"})
-        eventually(lambda: (host.status()["manifests"].get("attempted") or {}).get("commit") == broken)
-        state = host.status()["manifests"]
-        assert state["in_force"]["commit"] == good
-        assert host.running() == ["two"]
+        eventually(lambda: host.status()["manifests"]["in_force"]["commit"] == good)
     code, events = host.run("events", "--instance-id", host.id)
     assert code == 0
     assert good[:12] in events
+
+
+def test_a_daemon_keeps_the_last_good_commit(host: Host) -> None:
+    good = git("rev-parse", "HEAD", at=host.upstream.work)
+    with host.daemon():
+        eventually(lambda: host.running() == ["one"])
+        broken = host.upstream.commit({"set/web.yaml": "kind: [\n"})
+        eventually(lambda: (host.status()["manifests"].get("attempted") or {}).get("commit") == broken)
+        assert host.status()["manifests"]["in_force"]["commit"] == good
+        assert host.running() == ["one"]
+    code, events = host.run("events", "--instance-id", host.id)
+    assert code == 0
     assert broken[:12] in events
 
 
@@ -222,6 +230,11 @@ def test_without_the_remote_nothing_changes_and_the_code_is_8(host: Host) -> Non
     _, out = host.here("status")
     assert "source-unreadable" in out
     assert "has been in force" in out
+
+
+def test_a_daemon_without_the_remote_waits_until_it_is_back(host: Host) -> None:
+    assert host.here("--once")[0] == 0
+    shutil.move(host.upstream.bare, host.base / "gone")
     with host.daemon() as process:
         eventually(lambda: host.status()["live"])
         status = host.status()
