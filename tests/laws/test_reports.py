@@ -191,14 +191,17 @@ def test_a_deletion_that_is_stuck_blocks_nothing_else(host: Host) -> None:
 
 
 def test_every_deletion_of_a_commit_is_in_the_plan(host: Host) -> None:
+    containers = {item.name for item in host.of("web")}
     host.push(host.without("web"))
-    host.world.run(POLLED)  # the second read of the commit makes the deletion sure
-    decision, observed, now = host.world.observe_once()
-    desired = host.world.begin()
-    plan = forecast(desired, observed, now)
-    removed = {step.step.action.name for step in plan.steps if isinstance(step.step.action, RemoveContainer)}
-    held = {hold.object for hold in (*plan.holds, *decision.holds)}
-    assert removed == {item.name for item in host.of("web")} or {"workload/web"} <= held
+    _, observed, now = host.world.observe_once()
+    plan = forecast(host.world.begin(), observed, now)
+    planned = {item.step.object for item in plan.steps} | {hold.object for hold in plan.holds}
+    assert {"workload/web/0", "workload/web/1", "pool/web", "dnspolicy/web"} <= planned
+    host.world.run(POLLED)  # the second read, after which deletions begin
+    _, observed, now = host.world.observe_once()
+    plan = forecast(host.world.begin(), observed, now)
+    removed = {item.step.action.name for item in plan.steps if isinstance(item.step.action, RemoveContainer)}
+    assert removed == containers
 
 
 def test_an_idle_hour_of_polls_writes_and_logs_nothing(host: Host) -> None:
