@@ -42,8 +42,9 @@ check: $(STAMP) ## format, lint, types, import contracts
 test: $(STAMP) ## the whole suite (REQUIRE_SERVERS=1: a missing server is a failure; PYTEST_ARGS="-k name")
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
-soak: $(STAMP) ## an idle minute, then random real faults against a real daemon for ten minutes (SOAK_SECONDS=600; as root, for the small disk)
+soak: $(STAMP) ## an idle minute, random real faults against a real daemon for ten minutes (SOAK_SECONDS=600; as root, for the small disk), 200 histories
 	IDLE_SECONDS=60 SOAK_SECONDS=$${SOAK_SECONDS:-600} $(BIN)/python -m pytest -n 0 -o timeout=0 tests/e2e/test_idle.py tests/e2e/test_faults.py -k "random or idle" $(PYTEST_ARGS)
+	HISTORIES=$${HISTORIES:-200} $(BIN)/python -m pytest -n $(WORKERS) -o timeout=0 tests/laws/test_histories.py $(PYTEST_ARGS)
 
 fuzz: $(STAMP) ## search every surface for inputs that break it (FUZZ_SECONDS=300; FUZZ_ARGS="--write")
 	$(BIN)/python -m tests.fuzz --seconds $${FUZZ_SECONDS:-300} $(FUZZ_ARGS)

@@ -43,7 +43,7 @@ SHOWN = (
     "events -o json",
     "get revisions -o json",
 )
-DENIED = ("status -o json", "doctor", "plan")
+DENIED = ("status -o json", "doctor")
 BROKEN = ("status", "validate", "doctor", "explain source/manifests", "notify test", "drift")
 """Commands at three moments: all is well; the server repeats the token; the manifests are invalid and the value cannot be decrypted."""
 PROGRAMS = ("git", "ssh", "sops", "age", "gpg")
