@@ -4,8 +4,10 @@ The id of the instance decides which state a run uses, so a run that has the id 
 refused. So are manifests of which a part would not be read any more, because it is in the directory of the environments.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
+from manifests.load import Sources
 from manifests.problems import Code, ManifestErrors, Problem
 from manifests.source.directory import ENVIRONMENTS, SourceTree
 from manifests.values.source_identity import environment_of
@@ -64,6 +66,18 @@ def changed(before: SourceTree, read: SourceTree) -> list[Problem]:
     message = f"the environment of this process changed from {names[0]} to {names[1]}"
     hint = "correct spec.source.env of the local Instance, or start the process again"
     return [Problem(ENVIRONMENTS, 0, 0, Code.WRONG_ENVIRONMENT, "", message, hint)]
+
+
+def reads_environments(tree: SourceTree) -> bool:
+    """Whether files of `environments/` are manifests of the base: a program before environments existed has read them."""
+    return not tree.environment and any(file.name.startswith(f"{ENVIRONMENTS}/") for file in tree.files)
+
+
+def with_left_out(state: Path, sources: Sources) -> Sources:
+    """The files of a read, with the problem of `left_out`."""
+    wrong = left_out(state, sources.tree)
+    problems = tuple(sorted({*sources.tree.problems, *wrong}))
+    return replace(sources, tree=replace(sources.tree, problems=problems)) if wrong else sources
 
 
 def left_out(state: Path, read: SourceTree) -> list[Problem]:

@@ -93,7 +93,7 @@ def start_manifests(
     if left_out and not stored:
         raise ManifestErrors(left_out)
     if left_out:
-        return stored_manifests(state, sources, ManifestErrors(left_out))
+        return stored_manifests(state, environments.with_left_out(state, sources), ManifestErrors(left_out))
     if destroy or not held_back(state, start, clock, location.commit()):
         return start
     try:
@@ -312,16 +312,19 @@ def source_of(
 
     def resolve(sources: Sources, *, enforce: bool = True) -> Desired:
         if enforce:  # else they are in force already
-            wrong = environments.changed(start.sources.tree, sources.tree) or environments.left_out(state, sources.tree)
+            wrong = environments.changed(start.sources.tree, sources.tree)
             if wrong:
                 raise ManifestErrors(wrong)
         return location.at_work(intent.applied_to(tree.resolve(sources, enforce=enforce)), state)
 
+    # Of a program before environments: what is in the way stays a problem of each read, until it is gone.
+    of_before = environments.reads_environments(start.sources.tree)
+    read = (lambda: environments.with_left_out(state, location.read())) if of_before else location.read
     in_force = InForce(start.sources.state, start.sources.revision, start.invalid, start.sources, start.waiting)
     reader = location.reader
     if reader is None:
-        return DirectorySource(location.read, resolve, clock, in_force, archive, follow=follow)
-    return DirectorySource(location.read, resolve, clock, in_force, archive, follow=follow, remote=(reader, state))
+        return DirectorySource(read, resolve, clock, in_force, archive, follow=follow)
+    return DirectorySource(read, resolve, clock, in_force, archive, follow=follow, remote=(reader, state))
 
 
 def kept(

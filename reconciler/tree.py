@@ -67,8 +67,8 @@ class Location:
     path: Given
     instance_file: Path | None = None
     state: Path | None = None
-    environment: str | None = None
     reader: "GitReader | None" = field(default=None, compare=False, repr=False)
+    environment: str | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.path, GitUrl) and self.reader is None:

@@ -13,6 +13,7 @@ import click
 from pydantic_core import PydanticCustomError
 
 from manifests.problems import ManifestErrors
+from manifests.source.directory import ENVIRONMENTS, SourceTree
 from manifests.source.git_url import GitUrl
 from manifests.source.identity import identity_of
 from manifests.types.durations import Duration
@@ -114,7 +115,7 @@ def deploy(  # one parameter per argument and option of the command line
     if not key.startswith("workload/"):
         raise usage_error(f"'{key}' is not a workload", "give a workload, such as workload/web")
     try:
-        written = _edited(key, path, options.instance, image, container, when)
+        written = _edited(key, path, options, image, container, when)
         if written.after != written.before:
             files.replace(key, written.file, written.after, written.before)
     except Refused as error:
@@ -148,7 +149,7 @@ def _when(at: str, delay: int | None, allow_past: bool) -> When:
     return When(at, delay)
 
 
-def _edited(key: str, path: Path, instance: Path | None, image: str, container: str, when: When) -> Written:
+def _edited(key: str, path: Path, options: Options, image: str, container: str, when: When) -> Written:
     """The edit, checked with all manifests and not yet written.
 
     Raises:
@@ -157,9 +158,10 @@ def _edited(key: str, path: Path, instance: Path | None, image: str, container: 
         ProviderError: the file cannot be read.
         click.UsageError: there is no such workload or container.
     """
-    desired, _ = tree.load_with_warnings(path, instance)
+    instance, environment = options.instance, options.env
+    desired, _ = tree.load_with_warnings(path, instance, environment=environment)
     workload = _workload(key, desired)
-    name = workload.where.file
+    name = _file_of(workload, tree.Location(path, instance, environment=environment).read().tree)
     if os.path.isabs(name):
         raise Refused(f"{key} is declared in the local document {name}", "edit it by hand")
     file = Path(desired.root, name).resolve()
@@ -171,8 +173,26 @@ def _edited(key: str, path: Path, instance: Path | None, image: str, container: 
         raise Refused(f"{file} was changed meanwhile", "try again")
     changes: list[Change] = [Put((*_TEMPLATE, _index(document, container, workload), "image"), image)]
     after = edit(name, before, "Workload", workload.name, [*changes, *_times(document, when)])
-    new, warnings = tree.load_with_warnings(path, instance, {name: after})
+    new, warnings = tree.load_with_warnings(path, instance, {name: after}, environment=environment)
     return Written(file, before, after, new, tuple(warning.render() for warning in warnings))
+
+
+def _file_of(workload: Workload, read: SourceTree) -> str:
+    """The file to edit: that of the environment, where there is one. Raises Refused when only the base has the workload."""
+    name = workload.where.file
+    if not read.environment or os.path.isabs(name) or name.startswith(f"{ENVIRONMENTS}/{read.environment}/"):
+        return name
+    for file in read.overlay:
+        document = find(file.name, file.data, "Workload", workload.name)
+        value: Any = None if document is None else document.value
+        try:
+            if value is not None and value["spec"]["template"]["spec"]["containers"]:
+                return file.name
+        except (KeyError, TypeError):
+            continue  # it changes other fields
+    cause = f"the image of {workload.key} is in {name}, which all environments share"
+    step = f"add the container with its image to {ENVIRONMENTS}/{read.environment}; or deploy without --env to change all environments"
+    raise Refused(cause, step)
 
 
 def _workload(key: str, desired: Desired) -> Workload:
@@ -190,11 +210,12 @@ def _index(document: Document, container: str, workload: Workload) -> int:
     names = [str(declared.get("name", "")) for declared in containers]
     if container and container not in names:
         raise usage_error(f"{workload.key} has no container '{container}'", f"its containers: {', '.join(names)}")
-    if not container and len(names) > 1:
-        raise usage_error(f"{workload.key} has several containers", f"add --container with one of: {', '.join(names)}")
+    if not container and workload.template.sidecars:
+        every = [each.name for each in (workload.template.container, *workload.template.sidecars)]
+        raise usage_error(f"{workload.key} has several containers", f"add --container with one of: {', '.join(every)}")
     index = names.index(container) if container else 0
     if "image" not in containers[index]:
-        hint = "it runs a local program; edit its command in the manifest"
+        hint = f"it runs a local program, or its image is in another file; edit {document.file} by hand"
         raise usage_error(f"container '{names[index]}' of {workload.key} has no image", hint)
     return index
 

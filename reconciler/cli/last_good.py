@@ -55,7 +55,7 @@ def chosen(path: "Given | None", options: Options, instance_id: str) -> "tuple[L
         )
     sources, error = None, None
     if path is not None:
-        location = tree.Location(path, options.instance, options.state_dir, options.env)
+        location = tree.Location(path, options.instance, options.state_dir, environment=options.env)
         if not instance_id:
             return location, None
         sources = location.read()
@@ -78,5 +78,5 @@ def chosen(path: "Given | None", options: Options, instance_id: str) -> "tuple[L
         raise usage_error(
             f"{place.state_dir} is of instance '{start.desired.instance.id}', not '{instance_id}'", "give its id"
         )
-    environment = start.sources.tree.environment
-    return tree.Location(path or Path(start.desired.root), options.instance, place.state_dir, environment), start
+    root, environment = path or Path(start.desired.root), start.sources.tree.environment
+    return tree.Location(root, options.instance, place.state_dir, environment=environment), start

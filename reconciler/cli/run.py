@@ -44,7 +44,7 @@ PROBE_TIME = 30 * SECOND
 
 def location(path: "Given", options: Options) -> Location:
     """Where the manifests and the state of this command line are."""
-    return Location(path, options.instance, options.state_dir, options.env)
+    return Location(path, options.instance, options.state_dir, environment=options.env)
 
 
 def intent(path: "Given", options: Options, *, destroy: bool = False, approve: str = "") -> Intent:

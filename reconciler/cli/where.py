@@ -85,7 +85,7 @@ def _place(path: "Given | None", options: Options, instance_id: str) -> tuple[Pl
     if path is None and (options.instance is not None or options.env is not None):
         path = required(path, options, "reconcile COMMAND")
     if path is not None:
-        location = tree.Location(path, options.instance, options.state_dir, options.env)
+        location = tree.Location(path, options.instance, options.state_dir, environment=options.env)
         sources = location.read()
         try:
             desired = tree.resolve(sources)

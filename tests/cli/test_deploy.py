@@ -219,3 +219,19 @@ def test_a_directory_that_cannot_be_written_is_reported_and_the_file_stays(shop,
     assert done.code == 1
     assert "cannot write" in done.err
     assert shop.read_text() == FILE
+
+
+def test_an_environment_gets_the_image_in_its_own_file(shop, reconcile):
+    own = shop.parent / "environments" / "prod" / "shop.yaml"
+    own.parent.mkdir(parents=True)
+    head = "apiVersion: reconciler/v1\nkind: Workload\nmetadata: {name: shop}\n"
+    own.write_text(f"{head}spec: {{replicas: 3}}\n")
+    done = deploy(reconcile, shop, "--image", "shop:1.5", "--env", "prod")
+    assert done.code == 7
+    assert "the image of workload/shop is in shop.yaml, which all environments share" in done.err
+    own.write_text(f"{head}spec: {{template: {{spec: {{containers: [{{name: shop, image: 'shop:1.3'}}]}}}}}}\n")
+    assert reconcile("deploy", "workload/shop", shop.parent, "--image", "shop:1.5", "--env", "prod").code == 64
+    done = deploy(reconcile, shop, "--image", "shop:1.5", "--env", "prod")
+    assert done.code == 0, done.err
+    assert "image: 'shop:1.5'" in own.read_text() or "image: shop:1.5" in own.read_text()
+    assert shop.read_text() == FILE, "the other environments have the image that they had"

@@ -13,7 +13,7 @@ EXAMPLES = sorted(
 
 CONFINED = sorted(local.parent for local in (ROOT / "examples").glob("*/local"))
 """Examples whose local documents stand beside the manifests of a repository."""
-EXAMPLES = [example for example in EXAMPLES if example.parent not in CONFINED]
+EXAMPLES = [example for example in EXAMPLES if example.parent not in CONFINED and example.parent.name != "environments"]
 
 CONFINED = sorted(local.parent for local in (ROOT / "examples").glob("*/local"))
 """Examples whose local documents stand beside the manifests of a repository."""
@@ -44,6 +44,15 @@ def test_an_example_with_local_documents_is_valid_beside_them_only(example: Path
     refused = reconcile("validate", example / "manifests", "--instance", example / "local")
     assert refused.code == 3
     assert "unsafe-local" in refused.out
+
+
+def test_each_environment_of_the_example_is_valid_and_shown(reconcile):
+    example = ROOT / "examples" / "environments"
+    done = reconcile("validate", example, "--all-envs")
+    assert done.code == 0, done.out
+    shown = reconcile("render", example, "--env", "prod").out
+    assert "value: warning  # environments/prod/web.yaml:11" in shown
+    assert "TRACE" not in shown
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)

@@ -377,3 +377,24 @@ def test_what_is_in_force_is_judged_again_when_local_documents_change(tmp_path: 
     reader.read()
     assert len(judged) == 3
     assert judged[2] != judged[1]
+
+
+def test_a_git_source_reads_the_environment_of_the_host(tmp_path: Path, upstream: Upstream) -> None:
+    upstream.commit(
+        {
+            "set/environments/prod/a.yaml": "a: 2\n",
+            "set/environments/staging/a.yaml": "a: 3\n",
+        }
+    )
+    base, prod = upstream.reader(tmp_path, "//set?ref=main"), upstream.reader(tmp_path, "//set?ref=main")
+    prod.environment = "prod"
+    assert names(base.read()) == ["a.yaml", "below/b.yml"]
+    assert names(prod.read()) == ["a.yaml", "below/b.yml", "environments/prod/a.yaml"]
+    assert prod.read().tree.identity == f"{base.read().tree.identity}?env=prod"
+    before = polled(prod).state
+    upstream.commit({"set/environments/staging/a.yaml": "a: 4\n"})
+    assert polled(prod).state == before, "another environment is none of its business"
+    upstream.commit({"set/environments/prod/a.yaml": "a: 5\n"})
+    assert polled(prod).state != before
+    prod.environment = "none"
+    assert codes(prod.read()) == {Code.WRONG_ENVIRONMENT}

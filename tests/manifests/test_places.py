@@ -1,11 +1,14 @@
 """Fields are found at their lines, also in JSON, and an unknown one at the nearest value around it."""
 
+from pathlib import Path
+
 import pytest
 
 from manifests.places import MOST_BYTES, Places
 from manifests.problems import NOWHERE, Where
-from manifests.source.directory import SourceFile
+from manifests.source.directory import SourceFile, read_tree
 from manifests.yaml.read import read_file
+from tests.manifests.trees import GOOD, load_path, write
 
 TEXT = b"""\
 kind: Other
@@ -67,3 +70,16 @@ def test_without_its_file_a_field_has_the_place_of_its_document(places):
     assert places.of(NOWHERE, "replicas") == NOWHERE
     large = Places([SourceFile("web.yaml", TEXT + b"#" * MOST_BYTES)])
     assert large.of(DOCUMENT, "replicas") == DOCUMENT
+
+
+def test_a_field_of_an_environment_has_its_place_there(tmp_path: Path) -> None:
+    change = (
+        "apiVersion: reconciler/v1\nkind: Workload\nmetadata: {name: web}\nspec:\n  replicas: 4\n"
+        "  template: {spec: {containers: [{name: app, env: [{name: MODE, value: test}]}]}}\n"
+    )
+    tree = read_tree(write(tmp_path, {**GOOD, "environments/prod/web.yaml": change}), environment="prod")
+    (web,) = load_path(tmp_path, environment="prod").workloads
+    places = Places(tree.base, tree.overlay)
+    assert str(places.of(web.where, "replicas")) == "environments/prod/web.yaml:5:13"
+    assert str(places.of(web.where, "containers[app].env[MODE]")) == "environments/prod/web.yaml:6:72"
+    assert str(places.of(web.where, "containers[app].command")).startswith("web.yaml:13:")
