@@ -304,6 +304,22 @@ def test_a_plan_is_made_over_the_transports_of_forges(host: Host, transport: str
         assert SENTINEL not in ended.out + comment
 
 
+@pytest.mark.server("ssh-keygen")
+def test_a_commit_without_the_signature_of_the_policy_has_no_plan(runner: Runner, host: Host):
+    key = host.base / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    host.declare(f"url: '{host.upstream.url}//set?ref=main', verify: {{mode: head, keys: [{{ssh: {key}.pub}}]}}")
+    commit = from_fork(host, {"set/web.yaml": WEB % "two"})
+    with serving(ForgeType.GITHUB) as repository:
+        ended = runner.run(EXAMPLE / ".github/workflows/plan.yaml", event(commit), repository.url)
+        assert not ended.succeeded
+        (comment,) = comments(repository)
+    assert comment.startswith(f"<!-- reconcile plan of instance {host.id} -->\n### No plan for")
+    assert "source-unverified" in comment
+    assert commit[:12] in comment
+    assert "(exit 8)" in comment
+
+
 def test_a_push_is_applied_and_a_broken_one_changes_nothing(place: Path, runner: Runner, host: Host):
     first = git("rev-parse", "HEAD", at=host.upstream.work)
     ended = runner.run(place / "apply.yaml", {"sha": first})
