@@ -39,7 +39,7 @@ names = sorted(file.stem for file in DROP_INS.glob("*.conf"))
 
 
 def test_there_is_a_drop_in_for_each_provider_that_needs_a_right():
-    assert names == ["docker", "haproxy", "nginx", "podman", "process", "zonefile"]
+    assert names == ["docker", "git", "haproxy", "nginx", "podman", "process", "zonefile"]
 
 
 @pytest.mark.parametrize("drop_ins", [(), *((name,) for name in names), tuple(names)])

@@ -26,7 +26,7 @@ def informed(declared: Declared, scope: Scope, manifest: kinds.Instance) -> noti
             hint = "run pip install 'reconciler-gitops[notify]'"
             scope.report(declared, ("spec", "notifications", index, "type"), Code.UNSUPPORTED_FIELD, message, hint)
     return notices.Informed(
-        tuple(map(_channel, spec.notifications)), None if spec.forge is None else _forge(spec.forge)
+        tuple(map(_channel, spec.notifications)), None if spec.forge is None else resolve_forge(spec.forge)
     )
 
 
@@ -62,7 +62,8 @@ def _via(channel: Channel) -> notices.Webhook | notices.Mail | notices.Apprise:
     )
 
 
-def _forge(forge: Forge) -> notices.Forge:
+def resolve_forge(forge: Forge) -> notices.Forge:
+    """The forge that an Instance, or a command line, declares."""
     return notices.Forge(ForgeType(forge.type), forge.url, forge.project, forge.token.source(), forge.ca_file or "")
 
 

@@ -30,7 +30,8 @@ with what they take, what follows for traffic and names, and its steps, one line
 [numbers of the steps before it] number object: action (cause: message).
 
 \b
--o markdown is a comment for a merge request, shorter than 65,536 characters.
+-o markdown is a comment for a merge request, shorter than 65,536 characters, also for manifests
+that have no plan; reconcile comment posts it.
 
 \b
 Without --instance the manifests are trusted like a script: plan asks every server, opens
@@ -102,11 +103,18 @@ def plan(
         if path is None or untrusted or instance_id:
             raise usage_error("--out is for the manifests at PATH", "give PATH, without --untrusted and --instance-id")
         return save_plan(path, options, out, expires, detailed=detailed_exitcode)
-    if untrusted:
-        if path is None or instance_id:
-            raise usage_error("--untrusted is for the manifests at PATH", "give PATH, without --instance-id")
-        return show_untrusted(path, options, detailed=detailed_exitcode)
-    return show_plan(path, options, detailed=detailed_exitcode, instance_id=instance_id)
+    if untrusted and (path is None or instance_id):
+        raise usage_error("--untrusted is for the manifests at PATH", "give PATH, without --instance-id")
+    try:
+        if untrusted and path is not None:
+            return show_untrusted(path, options, detailed=detailed_exitcode)
+        return show_plan(path, options, detailed=detailed_exitcode, instance_id=instance_id)
+    except Exception as error:
+        if options.markdown:
+            from reconciler.cli.refused_plan import show_refusal  # noqa: PLC0415  (only for manifests that have no plan)
+
+            show_refusal(error, path, options)
+        raise
 
 
 def show_untrusted(path: "Given", options: Options, *, detailed: bool) -> Exit:

@@ -66,6 +66,17 @@ def to_markdown(review: Review, *, instance: str, result: str, command: str) -> 
     return "\n".join([*room.lines, *tail]) + "\n"
 
 
+def refusal(lines: Sequence[str], *, instance: str, result: str) -> str:
+    """The comment about manifests that have no plan. It takes the place of an earlier plan, which no longer holds.
+
+    Args:
+        lines: the problems, each with its place, and what to do.
+        result: the result in one sentence, with the exit code.
+    """
+    rows = [marker(instance), f"### No plan for {code(instance)}", "", *_list("Problems", lines, LIMIT - TAIL)]
+    return "\n".join([*rows, f"**Result:** {code(result)}"]) + "\n"
+
+
 class _Room:
     """Lines within a limit of characters."""
 

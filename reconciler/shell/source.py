@@ -4,13 +4,13 @@ An editor may truncate a file before it writes, and a copy may be half done. So 
 SETTLE apart are equal and everything in them is valid. A single run never changes its manifests. Called by the loop.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from manifests.load import Sources
-from manifests.problems import Code, ManifestErrors, Problem, render
+from manifests.problems import Code, ManifestErrors, Problem
 from manifests.values.desired import SECOND, Desired, Guard
 from reconciler.core.model.instant import Now
 from reconciler.core.model.source_problem import SourceProblem, named
@@ -25,6 +25,17 @@ READ_AGAIN = 15 * SECOND
 
 READS = 10
 """Reads of a source that keeps changing, before it is left for the next time."""
+
+
+LOGGED = 20
+"""Problems that are logged, each in a line of its own; `reconcile validate` shows all."""
+
+
+def _in_lines(problems: Sequence[Problem]) -> list[str]:
+    """Each problem with its hint in one line: a log escapes line breaks, so that texts in one message are hard to read."""
+    lines = ["; ".join(line.strip() for line in problem.lines()) for problem in problems[:LOGGED]]
+    more = len(problems) - len(lines)
+    return [*lines, f"{more} more problems; next step: run reconcile validate"] if more > 0 else lines
 
 
 class AttemptedRevision(Protocol):
@@ -309,7 +320,7 @@ class DirectorySource:
             self._refuse(settled, error)
             wrong = "the source cannot be used" if error.of_source else "the manifests are invalid"
             stays = f"{wrong}; revision {self._named()} stays in force"
-            return self._judge(settled), (stays, render(error.problems))
+            return self._judge(settled), (stays, *_in_lines(error.problems))
         if held(self._candidate(settled, desired.guard)):
             self._wait(settled, desired.guard)
             self._refused, was_invalid = "", self._problem is not None

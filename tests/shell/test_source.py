@@ -66,6 +66,8 @@ def test_a_broken_file_is_a_problem_with_its_line_once(run):
     desired, messages = source.reread()
     assert desired is None
     assert "stays in force" in messages[0]
+    assert len(messages) > 1
+    assert not any("\n" in message for message in messages)  # a log would show line breaks as escapes
     assert not source.same()
     problem = source.problem()
     assert problem is not None

@@ -110,6 +110,7 @@ def review_of(made: MadePlan, desired: Desired) -> Review:
     privileges = f", {new} new privilege{'' if new == 1 else 's'}" if new else ""
     return Review(
         heads=(
+            *((f"at commit {made.commit}",) if made.commit else ()),
             f"untrusted plan of instance '{desired.instance.id}'; not looked at:",
             *(f"  - {line}" for line in not_looked_at(made, desired)),
             f"plan: {steps} step{'' if steps == 1 else 's'}, {held} held{privileges}",
