@@ -23,8 +23,10 @@ from providers.wrappers.limited import Limits, limited
 from providers.wrappers.owned import OwnedRuntime, owned
 from providers.wrappers.push_credentials import CredentialedRuntime, shares_files
 from providers.wrappers.readonly import read_only
+from providers.wrappers.recorded import Recorded, recorded
 from providers.wrappers.repository_files import RuntimeWithFiles
 from providers.wrappers.unasked import unasked
+from reconciler.commits.recorder import Recorder
 from reconciler.core.decision import Decision, Manifests, Plan
 from reconciler.core.forecast import forecast
 from reconciler.core.model.instant import Now
@@ -60,14 +62,18 @@ from reconciler.shell.store.file_store import FileStore
 from reconciler.shell.store.lock import Lock
 from reconciler.shell.store.memory import BlockingMemory, ReadOnlyMemory, StoreMemory, command_of
 from reconciler.shell.store.state_db import Store, StoreError
+from reconciler.snapshots.snapshot import PastClock, Snapshot, checked, masked, taken
 from reconciler.start import (
     StartManifests,
     archive_of,
     field_places,
     held_back,
+    in_force_of,
     keep,
     kept,
+    last_good_tree,
     last_in_force,
+    refused_commit,
     source_of,
     start_manifests,
     stored_places,
@@ -108,15 +114,21 @@ def build(
     report: Report | None = None,
     untrusted: bool = False,
     files: FileStore | None = None,
+    observed: Recorded | None = None,
 ) -> Providers:
     """All providers that the manifests name, each with its wrappers: ownership inside, deadlines outside.
 
     `offset` is the steady time of the instance minus that of this host; `credentials` are what new containers push with; `report` gets
-    every call. `files` are what new containers mount of the repository; by default those in the state directory. `untrusted`: only local documents' providers are asked.
+    every call. `files` are what new containers mount of the repository; by default those in the state directory. `untrusted`: only local documents' providers are asked. `observed`: facts that take
+    the place of all providers, so that none is made.
     """
     define(desired.instance.secret_programs, desired.root)
     by_role: dict[Role, dict[str, Provider]] = {role: {} for role in Role}
     for declared in desired.providers:
+        if observed is not None:
+            provider = recorded(declared.role, declared.name, observed)
+            by_role[declared.role][declared.name] = limited(read_only(provider), Limits())
+            continue
         if untrusted and not declared.local:
             by_role[declared.role][declared.name] = unasked(declared.role, declared.name)
             continue
@@ -215,6 +227,7 @@ def _machinery(
     report: Report | None = None,
     untrusted: bool = False,
     files: FileStore | None = None,
+    observed: Recorded | None = None,
 ) -> Iterator[tuple[Providers, ProbeEngine, Prober, ThreadRunner]]:
     """Providers, probe engine and threads of one run. All of them end with the run; containers keep running.
 
@@ -231,6 +244,7 @@ def _machinery(
             report=report,
             untrusted=untrusted,
             files=files,
+            observed=observed,
         )
         stack.callback(providers.close)
         runner = ThreadRunner()
@@ -402,6 +416,7 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
             keep(archive, start, memory.blocking, clock, reporter)
         warn = partial(reporter.note, level=logging.WARNING)
         notifier = attach(monitoring, state, desired.instance.id, clock, warn)
+        recorder = Recorder(notifier, state, clock, partial(refused_commit, location), warn)
         parts = Parts(
             desired=desired,
             providers=providers,
@@ -415,7 +430,7 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
             remembered=_zones(loaded),
             approve=intent.approve,
             who=intent.who,
-            monitor=notifier,
+            monitor=recorder,
             files=files,
             booted=clock.booted,
             before=before,
@@ -441,6 +456,7 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
         finally:
             manager.notify("STOPPING=1")
             stop.set()
+            recorder.close()
             notifier.close()
             for task in beside:
                 task.cancel()
@@ -497,8 +513,12 @@ class _NotesOnly:
         self._note(text)
 
 
-def _ledger_for_plan(state: Path, host: SystemClock) -> tuple[ReadOnlyMemory, InstanceClock]:
-    """The ledger in the instance's store, and the instance's clock; empty and new for an instance that never ran."""
+def _ledger_for_plan(
+    state: Path, host: SystemClock, snapshot: Snapshot | None = None
+) -> tuple[ReadOnlyMemory, InstanceClock]:
+    """The ledger in the instance's store, and the instance's clock; empty and new for an instance that never ran. Those of a snapshot, if any."""
+    if snapshot is not None:
+        return ReadOnlyMemory(snapshot.rows), InstanceClock(PastClock(snapshot, host), snapshot.clock)
     try:
         with Store.join(state, host) as store:
             clock = InstanceClock(host, store.clock_record())
@@ -542,6 +562,7 @@ async def make_plan(
     ask: Callable[[Path], str] = lambda _: "",
     untrusted: bool = False,
     approving: bool = False,
+    snapshot: Snapshot | None = None,
 ) -> MadePlan:
     """The whole plan, read-only: no lock, no write, one look, one attempt per network probe that no running process has a verdict of.
 
@@ -554,22 +575,34 @@ async def make_plan(
         ask: asks the process that holds the instance with this state directory for its present decision; empty when none answers.
         untrusted: the author of the tree is not trusted: nothing is asked, resolved or run for the tree alone (`cli/render/untrusted.py`).
         approving: as in `forecast`.
+        snapshot: what takes the place of every look, verdict and secret: nothing is asked, resolved or run.
 
     Raises:
-        ManifestErrors, StoreError, Stopped
+        ManifestErrors, StoreError, Stopped, SnapshotRefused
     """
     start = _at_path(location) if stored is None else stored
     loaded = start.desired
     desired = intent.applied_to(loaded)
+    if snapshot is not None:
+        checked(snapshot, loaded.instance.id, SystemClock().now().wall)
     with ExitStack() as stack:
-        if untrusted and location.instance_file is None:
+        if snapshot is not None or (untrusted and location.instance_file is None):
             # Its id is the tree's choice too, so it must not find the state of an instance.
             location = replace(location, state=Path(stack.enter_context(TemporaryDirectory(prefix="reconciler-"))))
         state = stack.enter_context(state_to_read(desired.instance.id, location.state))
-        answer = ask(state) or "{}"  # before the ledger is read: the process stores its own at this question
-        memory, clock = _ledger_for_plan(state, SystemClock())
+        # Before the ledger is read: the process stores its own at this question.
+        answer = snapshot.view_text() if snapshot is not None else ask(state) or "{}"
+        memory, clock = _ledger_for_plan(state, SystemClock(), snapshot)
         view = daemon_view.read(answer, clock.now())
-        machinery = _machinery(desired, state, may_write=False, phase=False, offset=clock.offset, untrusted=untrusted)
+        machinery = _machinery(
+            desired,
+            state,
+            may_write=False,
+            phase=False,
+            offset=clock.offset,
+            untrusted=untrusted,
+            observed=None if snapshot is None else snapshot.facts,
+        )
         providers, _, prober, runner = stack.enter_context(machinery)
         parts = Parts(
             desired=desired,
@@ -588,23 +621,87 @@ async def make_plan(
             booted=clock.booted,
         )
         loop = Loop(parts)
-        loop.probing.probes_nothing = loop.secrets.resolves_nothing = untrusted
+        loop.probing.probes_nothing = loop.secrets.resolves_nothing = untrusted or snapshot is not None
         loop.secrets.other_environment = view is not None
         decision, observed, now = await loop.observe_once(deadline)
         if loop.stopping is not None:
             raise Stopped(loop.stopping)
-        earlier, running = last_in_force(state, start.sources, loaded)
+        if snapshot is None:
+            earlier, running = last_in_force(state, start.sources, loaded)
+        else:
+            earlier, running = in_force_of(snapshot, start.sources, loaded)
         plan = forecast(desired, observed, now, earlier, approving=approving)
-        commit = running.commit if stored is not None or untrusted else location.commit()
+        commit = running.commit if stored is not None or (untrusted and snapshot is None) else location.commit()
         plan = placed(plan, desired, field_places(start.sources))
         plan = replace(plan, in_force=running, planned=Manifests(desired.revision, commit))
-        if not untrusted:  # what runs is none of the business of that author
+        if not untrusted and snapshot is None:  # what runs is none of the business of that author
             plan = replace(plan, file_diffs=file_diffs.of_plan(desired, observed.runtimes, FileStore(state)))
         if view is not None:
             plan = replace(plan, holds=(*plan.holds, *view.only_there(decision, desired.revision)))
-        if stored is None and not untrusted:
+        if stored is None and not untrusted and snapshot is None:
             # The plan is of the manifests at PATH, for review; a run keeps those in force until these are over.
             plan = replace(plan, holds=(*plan.holds, *held_back(state, start, SystemClock(), location.commit())))
         commit, ref = location.reader.seen if location.reader is not None and stored is None else ("", "")
         lineage = now.lineage if (state / "state.db").exists() else ""
         return MadePlan(plan, decision, now, view, commit, ref, lineage)
+
+
+async def take_snapshot(
+    location: Location,
+    *,
+    intent: Intent,
+    deadline: int,
+    lasts: int,
+    note: Callable[[str], None],
+    stored: StartManifests | None = None,
+    ask: Callable[[Path], str] = lambda _: "",
+) -> Snapshot:
+    """One look at everything, as a plan makes it, masked for export. Read-only.
+
+    Args:
+        location: the manifests and the state directory.
+        intent: as for the plan of the same manifests.
+        deadline: ns that probes have to answer.
+        lasts: ns until the snapshot expires; 0 = never.
+        note: takes messages.
+        stored: use these stored manifests, and read none.
+        ask: as in `make_plan`.
+
+    Raises:
+        ManifestErrors, StoreError, Stopped
+    """
+    start = _at_path(location) if stored is None else stored
+    desired = intent.applied_to(start.desired)
+    with ExitStack() as stack:
+        state = stack.enter_context(state_to_read(desired.instance.id, location.state))
+        answer = ask(state) or "{}"
+        memory, clock = _ledger_for_plan(state, SystemClock())
+        machinery = _machinery(desired, state, may_write=False, phase=False, offset=clock.offset)
+        providers, _, prober, runner = stack.enter_context(machinery)
+        view = daemon_view.read(answer, clock.now())
+        parts = Parts(
+            desired=desired,
+            providers=providers,
+            providers_for=None,
+            prober=prober,
+            memory=memory,
+            source=None if stored is None else stored_source(stored, clock),
+            reporter=_NotesOnly(note),
+            clock=clock,
+            runner=runner,
+            remembered=_zones(start.desired),
+            who=intent.who,
+            view=view,
+            booted=clock.booted,
+        )
+        loop = Loop(parts)
+        loop.secrets.other_environment = view is not None
+        decision, _, now = await loop.observe_once(deadline)
+        if loop.stopping is not None:
+            raise Stopped(loop.stopping)
+        good, running = last_good_tree(state)
+        expires = now.wall + lasts if lasts else 0
+        whole = taken(decision, desired, now, clock.record(), memory.rows, running.commit, expires)
+        documents, identity = good
+        whole = replace(whole, revision=running.revision or whole.revision, manifests=documents, identity=identity)
+        return masked(whole, desired)
