@@ -36,8 +36,9 @@ from reconciler.exits import Exit
 from reconciler.intent import Intent
 from reconciler.metrics.beat import beat
 from reconciler.metrics.monitoring import Monitoring
-from reconciler.notify.attach import attach
+from reconciler.notify.attach import attach, forge_client
 from reconciler.probes.engine import ProbeEngine
+from reconciler.reviews.reviewer import Makers, Reviewer
 from reconciler.saved_plan import StalePlan
 from reconciler.shell import daemon_view, doctor, file_diffs
 from reconciler.shell.clock import SystemClock
@@ -417,6 +418,18 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
         warn = partial(reporter.note, level=logging.WARNING)
         notifier = attach(monitoring, state, desired.instance.id, clock, warn)
         recorder = Recorder(notifier, state, clock, partial(refused_commit, location), warn)
+        reviewer = Reviewer(
+            recorder,
+            state,
+            location.instance_file,
+            clock,
+            Makers(
+                partial(forge_client, clock),
+                lambda: last_good_tree(state)[0],
+                warn,
+                recorder.reviewed,
+            ),
+        )
         parts = Parts(
             desired=desired,
             providers=providers,
@@ -430,13 +443,20 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
             remembered=_zones(loaded),
             approve=intent.approve,
             who=intent.who,
-            monitor=recorder,
+            monitor=reviewer,
             files=files,
             booted=clock.booted,
             before=before,
             places=partial(stored_places, state),
         )
         loop = Loop(parts)
+        aio = asyncio.get_running_loop()
+
+        def happened(text: str) -> None:
+            with suppress(RuntimeError):  # the run has ended
+                aio.call_soon_threadsafe(loop.reporting.source, text, clock.now())
+
+        reviewer.happened = happened
         stop = asyncio.Event()
         triggers = [
             asyncio.create_task(FileTrigger(watched, _SourceWake(loop), clock).run(stop))
@@ -456,6 +476,7 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
         finally:
             manager.notify("STOPPING=1")
             stop.set()
+            reviewer.close()
             recorder.close()
             notifier.close()
             for task in beside:
@@ -701,7 +722,11 @@ async def take_snapshot(
             raise Stopped(loop.stopping)
         good, running = last_good_tree(state)
         expires = now.wall + lasts if lasts else 0
-        whole = taken(decision, desired, now, clock.record(), memory.rows, running.commit, expires)
+        record = clock.record()
+        record = record._replace(
+            steady=now.steady, wall=now.wall, host_steady=record.host_steady - (record.steady - now.steady)
+        )
+        whole = taken(decision, desired, now, record, memory.rows, running.commit, expires)
         documents, identity = good
         whole = replace(whole, revision=running.revision or whole.revision, manifests=documents, identity=identity)
         return masked(whole, desired)

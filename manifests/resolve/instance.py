@@ -44,6 +44,7 @@ def instance(scope: Scope) -> desired.Instance | None:
         enhanced_liveness=spec.enhanced_liveness,
         allow_addresses=tuple(sorted(spec.allow_addresses)),
         informed=informed(declared[0], scope, manifest),
+        reviews=None if spec.reviews is None else spec.reviews.value(),
         secret_programs=_secret_programs(declared[0], spec),
     )
 

@@ -68,6 +68,10 @@ class Snapshot:
     manifests: tuple[tuple[str, str], ...] = ()
     identity: str = ""
 
+    def with_manifests(self, documents: tuple[tuple[str, str], ...], identity: str) -> "Snapshot":
+        """With the documents of the tree in force, and the identity of their source."""
+        return replace(self, manifests=documents, identity=identity)
+
     def view_text(self) -> str:
         """The view, as a process stores it with its decision."""
         return daemon_view.stored(self.view, self.at_wall, self.revision)

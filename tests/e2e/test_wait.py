@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.test_git_source import SERVE, WEB, Host, eventually, host
+from tests.e2e.test_git_source import WEB, Host, eventually, host
 from tests.free_ports import free_port
 from tests.git.upstream import git
 
@@ -54,11 +54,13 @@ def test_a_commit_that_another_one_replaces_is_superseded(host: Host) -> None:
 def test_a_revision_that_never_becomes_ready_is_not_yet_applied(host: Host) -> None:
     with host.daemon():
         eventually(lambda: host.running() == ["one"])
-        slow = WEB.replace("  template:", "  minReadySeconds: 5\n  template:")
-        failing = host.upstream.commit({"set/app/serve.py": "raise SystemExit(1)\n", "set/web.yaml": slow % "two"})
+        ends = WEB.replace("  template:", "  minReadySeconds: 5\n  template:").replace(
+            "python3, serve.py", "sh, -c, exit 1"
+        )
+        failing = host.upstream.commit({"set/web.yaml": ends % "two"})
         code, state = wait(host, failing, 20)
         assert (code, state) in {(6, "pending"), (7, "failed"), (7, "manual")}
-        fixed = host.upstream.commit({"set/app/serve.py": SERVE, "set/web.yaml": WEB % "three"})
+        fixed = host.upstream.commit({"set/web.yaml": WEB % "three"})
         assert wait(host, fixed) == (0, "applied")
         assert wait(host, failing, 1)[0] in {7, 8}
 
