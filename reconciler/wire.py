@@ -452,9 +452,13 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
         loop = Loop(parts)
         aio = asyncio.get_running_loop()
 
+        def report(text: str) -> None:
+            loop.reporting.source(text, clock.now())
+            loop.wake.set("a merged commit was compared with its review")  # the next tick stores the event
+
         def happened(text: str) -> None:
             with suppress(RuntimeError):  # the run has ended
-                aio.call_soon_threadsafe(loop.reporting.source, text, clock.now())
+                aio.call_soon_threadsafe(report, text)
 
         reviewer.happened = happened
         stop = asyncio.Event()

@@ -5,6 +5,7 @@ to tell apart: a commit that waits for an operator from one that makes progress,
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -148,6 +149,8 @@ def _current(
 def _in_force(source: Source, decision: Decision, symptoms: tuple[Symptom, ...]) -> tuple[Fate, str]:
     if not source.decided:
         return Fate.PENDING, "it is being put in force"
+    # What holds a newer commit says nothing about this one.
+    decision = replace(decision, holds=tuple(hold for hold in decision.holds if hold.object != OBJECT))
     state, text = commits.outcome(decision, symptoms, State())
     if state == commits.SUCCESS:
         return Fate.APPLIED, text
