@@ -124,6 +124,7 @@ def plan(
         raise usage_error("--observed-key is for --observed", "add --observed, or remove it")
     snapshot = None
     if observed is not None:
+        path = given(path, options)
         if path is None or instance_id:
             raise usage_error("--observed is for the manifests at PATH", "give PATH, without --instance-id")
         from reconciler.cli.snapshot import opened  # noqa: PLC0415  (imported when it is needed)

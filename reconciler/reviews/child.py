@@ -26,7 +26,6 @@ from reconciler.git.reader import GitReader
 from reconciler.intent import Intent
 from reconciler.reviews import reviewed
 from reconciler.snapshots import document
-from reconciler.start import StartManifests
 from reconciler.tree import Location, resolve
 from reconciler.wire import make_plan
 
@@ -41,7 +40,7 @@ OLD = (
 
 def main() -> int:
     """Read the order, plan, and write the answer."""
-    logging.disable(logging.CRITICAL)  # texts of servers and of the tree are nobody's business here
+    logging.disable(logging.CRITICAL)  # a log has texts of servers and of the tree
     os.nice(10)
     order = json.loads(sys.stdin.buffer.read())
     sys.stdout.write(json.dumps(answer(order)))
@@ -69,7 +68,7 @@ def answer(order: dict[str, Any]) -> dict[str, Any]:
     if reader.problem is not None:
         return {"failed": reader.problem.cause, "invalid_source": bool(head)}
     try:
-        start = StartManifests(resolve(sources), sources)
+        desired = resolve(sources)
     except ManifestErrors as error:
         return {"commit": head, "tree": reader.tree, **_invalid(error, snapshot.instance)}
     made = asyncio.run(
@@ -78,7 +77,6 @@ def answer(order: dict[str, Any]) -> dict[str, Any]:
             intent=Intent(),
             deadline=0,
             note=lambda _: None,
-            stored=start,
             untrusted=True,
             snapshot=snapshot,
         )
@@ -87,7 +85,7 @@ def answer(order: dict[str, Any]) -> dict[str, Any]:
     plan = replace(plan, planned=replace(plan.planned, commit=head))
     made = made._replace(plan=plan, commit=head)
     result = exit_code(bool(plan.steps), unreadable=bool(made.decision.status.unknown), detailed=False)
-    text = untrusted_markdown(made, start.desired, result, "reconcile plan PATH --untrusted")
+    text = untrusted_markdown(made, desired, result, "reconcile plan PATH --untrusted")
     first, _, rest = text.partition("\n")
     seen = reviewed.of_plan(plan, reader.tree, head)
     return {

@@ -38,6 +38,9 @@ log = logging.getLogger("reconciler")
 TRIES = 3
 """How often a head is planned that could not be planned, before its commit says so."""
 
+MOVED = 10 * SECOND
+"""Time (ns) until a head is looked at again that moved while it was planned, or that could not be planned."""
+
 MERGES = 8
 """Commits that came into force and wait for their comparison."""
 
@@ -66,14 +69,14 @@ Documents = Callable[[], tuple[tuple[tuple[str, str], ...], str]]
 class Makers(NamedTuple):
     """What the reviewer is connected with.
 
-    forge: makes a client. documents: of the tree in force. note: reports what fails, for the log. told: records how the plan of a commit
+    forge: makes a client. documents: of the tree in force. note: reports what fails, for the log. compared: records how the plan of a commit
     compares with the reviewed one.
     """
 
     forge: Callable[[ForgeSettings], Forge]
     documents: Documents
     note: Callable[[str], None]
-    told: Callable[[str, str], None]
+    compared: Callable[[str, str], None]
 
 
 class _Merge(NamedTuple):
@@ -163,11 +166,12 @@ class Reviewer:
         if self._client is not None:
             self._client[1].close()
 
-    def _failed(self, problem: str, wait: float | None) -> float:
+    def _failed(self, problem: str, wait: int) -> float:
+        """Report a problem once; returns the seconds until the next pass. `wait`: ns that the other side asked for."""
         if problem != self._problem:
             self._makers.note(f"merge requests cannot be planned: {problem}; tried again automatically")
         self._problem = problem
-        return max(30.0, float(wait or 0))
+        return max(30.0, wait / SECOND)
 
     def _step(self) -> float:
         """One pass; returns the seconds until the next one. Raises ProviderError, StoreError."""
@@ -184,8 +188,8 @@ class Reviewer:
             self._merges.popleft()
         now = self._clock.now().steady
         if now >= self._due:
-            self._plan_heads(reviews, settings)
-            self._due = self._clock.now().steady + reviews.interval
+            pause = self._plan_heads(reviews, settings)
+            self._due = self._clock.now().steady + pause
         self._problem = ""
         return max(0.2, (self._due - self._clock.now().steady) / SECOND)
 
@@ -204,18 +208,20 @@ class Reviewer:
 
     # --- open merge requests -------------------------------------------------------------------------------------------
 
-    def _plan_heads(self, reviews: Reviews, settings: ForgeSettings) -> None:
-        branch = self._branch()
+    def _plan_heads(self, reviews: Reviews, settings: ForgeSettings) -> int:
+        """Plan what is due; returns the time (ns) until the next question."""
+        branch, pause = self._branch(), reviews.interval
         if not branch:
-            return  # a tag or a pinned commit: nothing is merged into it
+            return pause  # a tag or a pinned commit: nothing is merged into it
         forge = self._forge(settings)
         opened = [request for request in forge.open_requests() if request.target == branch]
         for request in sorted(opened, reverse=True)[: reviews.limit]:
             tick = self._tick
             if self._stopped.is_set() or self._merges or tick is None:
-                self._due = 0
-                return  # what was merged goes first; the rest is due at once after it
-            self._plan_head(request, tick, reviews, settings)
+                return SECOND  # what was merged goes first; the rest is due after it
+            if not self._plan_head(request, tick, reviews, settings):
+                pause = min(pause, MOVED)
+        return pause
 
     def _branch(self) -> str:
         """The branch that the manifests come from; empty for a tag or a pinned commit."""
@@ -223,14 +229,15 @@ class Reviewer:
         ref = record.seen.ref if record is not None and record.seen is not None else ""
         return ref.removeprefix("refs/heads/") if ref.startswith("refs/heads/") else ""
 
-    def _plan_head(self, request: MergeRequest, tick: Tick, reviews: Reviews, settings: ForgeSettings) -> None:
+    def _plan_head(self, request: MergeRequest, tick: Tick, reviews: Reviews, settings: ForgeSettings) -> bool:
+        """Plan a head, unless that is done. False when it moved meanwhile, or is to be tried again."""
         assert self._planner is not None  # noqa: S101  (no thread without it)
         assert self._remembered is not None  # noqa: S101  (read by `_step`)
         key = (request.number, request.commit, tick.commit)
         if any((head.number, head.commit, head.base) == key for head in self._remembered.heads):
-            return
+            return True
         if not COMMIT.fullmatch(request.commit):
-            return
+            return True
         forge, instance = self._forge(settings), tick.desired.instance.id
         ref = REFS[settings.type].format(request.number)
         try:
@@ -240,16 +247,15 @@ class Reviewer:
             cause = str(answer.get("failed") or "")
         except CannotPlan as error:
             answer, cause = {}, str(error)
-        if self._stopped.is_set():
-            return
-        if answer.get("moved"):
-            self._due = 0  # the list of the forge is older than its repository
-            return
+        if self._stopped.is_set() or answer.get("moved"):
+            return False  # the list of the forge is older than its repository
         if cause:
+            if len(self._tries) > file.KEPT:
+                self._tries.clear()  # of heads that are gone
             self._tries[key] = self._tries.get(key, 0) + 1
             self._makers.note(f"merge request {request.number} cannot be planned: {clean(cause)}")
             if self._tries[key] < TRIES:
-                return
+                return False
             status = CommitStatus(_context(instance), State.FAILURE, f"no plan of {request.commit[:12]} could be made")
         else:
             body = SECRETS.mask(str(answer["markdown"]))
@@ -260,6 +266,7 @@ class Reviewer:
         forge.set_status(request.commit, status)
         self._tries.pop(key, None)
         self._keep(self._remembered.with_head(Head(*key, None if cause else _reviewed(answer))))
+        return True
 
     # --- after the merge --------------------------------------------------------------------------------------------------
 
@@ -279,7 +286,7 @@ class Reviewer:
         if self._stopped.is_set():
             return  # the next process compares it
         same, text = self._judged(merge, answer, cause)
-        self._makers.told(merge.commit, text)
+        self._makers.compared(merge.commit, text)
         self.happened(f"commit {merge.commit[:12]}: {text}")
         if same is not None:
             context = f"reconciler/{tick.desired.instance.id}/review"

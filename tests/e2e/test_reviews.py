@@ -27,7 +27,7 @@ class Reviewed:
         spec = [
             f"id: {self.host.id}",
             "prune: true",
-            "allowProcess: [web]",
+            "allowProcess: [web, more]",
             f"source: {{{source}}}",
             f"forge: {{type: {forge.dialect.value}, url: '{forge.url}', project: {PROJECT}, token: {{file: '{token}'}}}}",
             "reviews: {interval: 10s, timeout: 60s}",
@@ -146,6 +146,18 @@ def test_a_squash_is_recognized_by_its_tree_and_an_unreviewed_commit_is_named(wo
     assert world.review_of(direct).startswith("no merge request")
 
 
+def test_a_removal_is_in_the_plan_and_the_merge_is_as_reviewed(world: Reviewed) -> None:
+    host = world.host
+    host.upstream.commit({"set/more.yaml": WEB.replace("name: web", "name: more") % "more"})
+    eventually(lambda: host.running() == ["more", "one"])
+    head = world.propose(2, {"set/more.yaml": None})
+    eventually(lambda: f"remove {host.id}-more-" in world.comment(2))
+    world.merge(head)
+    eventually(lambda: host.running() == ["one"])
+    eventually(lambda: world.review_of(head))
+    assert world.review_of(head).startswith("as reviewed in merge request 2")
+
+
 def test_a_hostile_head_runs_nothing_and_is_refused_by_name(world: Reviewed) -> None:
     ran = world.host.base / "ran"
     strange = (
@@ -159,7 +171,7 @@ def test_a_hostile_head_runs_nothing_and_is_refused_by_name(world: Reviewed) -> 
     )
     harmless = world.propose(4, {"set/web.yaml": probing % "@everyone"}, source="stranger/fork")
     eventually(lambda: world.statuses(head, "plan") and world.statuses(harmless, "plan"))
-    ((state, text),) = world.statuses(head, "plan")
+    (state, text), *_ = world.statuses(head, "plan")
     assert (state, text.partition(": ")[0]) == ("failure", "the manifests are invalid")
     assert "local-only" in world.comment(3)
     assert str(world.host.local) not in world.comment(3)
