@@ -11,6 +11,7 @@ from pathlib import Path
 from manifests.load import Sources
 from manifests.places import Places
 from manifests.problems import Code, ManifestErrors, Problem
+from manifests.source.directory import SourceFile
 from manifests.source.local import LocalDocuments
 from manifests.values.desired import Desired, Guard
 from reconciler import environments, tree
@@ -35,6 +36,7 @@ from reconciler.shell.store.instance_index import place_of
 from reconciler.shell.store.last_good import LastGood
 from reconciler.shell.store.memory import BlockingMemory, command_of
 from reconciler.shell.store.state_db import Store, StoreError
+from reconciler.snapshots.snapshot import Snapshot
 from reconciler.tree import Location
 
 
@@ -264,6 +266,35 @@ def last_in_force(state: Path, sources: Sources, planned: Desired) -> tuple[Desi
         return None, name
 
 
+def last_good_tree(state: Path) -> tuple[tuple[tuple[tuple[str, str], ...], str], Manifests]:
+    """The documents of the tree that a run put in force last, the identity of their source, and their revision and commit; empty without."""
+    try:
+        good = last_good.load(state)
+    except StoreError:
+        good = None
+    if good is None or good.removed:
+        return ((), ""), Manifests()
+    tree_ = good.sources.tree
+    documents = tuple((file.name, file.data.decode("utf-8", "replace")) for file in tree_.files)
+    return (documents, tree_.identity), Manifests(good.revision, good.commit)
+
+
+def in_force_of(snapshot: Snapshot, sources: Sources, planned: Desired) -> tuple[Desired | None, Manifests]:
+    """As `last_in_force`, from a snapshot: its documents of the tree, with the local documents that are given now."""
+    name = Manifests(snapshot.revision, snapshot.commit)
+    if not snapshot.manifests:
+        return None, name
+    files = tuple(SourceFile(name, text.encode()) for name, text in snapshot.manifests)
+    kept_tree = replace(sources.tree, identity=snapshot.identity, files=files, problems=(), complete=True)
+    kept_tree = replace(kept_tree, revision=kept_tree.digest())
+    if kept_tree.revision == sources.tree.revision:
+        return planned, name
+    try:
+        return tree.resolve(replace(sources, tree=kept_tree), enforce=False), name
+    except ManifestErrors:
+        return None, name
+
+
 def stored_places(state: Path, revision: str) -> Places | None:
     """Where fields stand in the files of the manifests in force; None unless those of this revision are stored."""
     try:
@@ -296,6 +327,12 @@ def archive_of(location: Location, state: Path, start: StartManifests, clock: Bl
     except tree.NoHome:  # a user without a home, who gave --state-dir
         base = None
     return Archive(state, base, instance, place, clock, location.commit)
+
+
+def refused_commit(location: Location) -> str:
+    """The newest commit of a git source, where what is wrong with it is in the commit; else empty. Called from any thread."""
+    reader = location.reader
+    return "" if reader is None else reader.refused
 
 
 def source_of(

@@ -23,9 +23,11 @@ from providers.wrappers.limited import Limits, limited
 from providers.wrappers.owned import OwnedRuntime, owned
 from providers.wrappers.push_credentials import CredentialedRuntime, shares_files
 from providers.wrappers.readonly import read_only
+from providers.wrappers.recorded import Recorded, recorded
 from providers.wrappers.repository_files import RuntimeWithFiles
 from providers.wrappers.unasked import unasked
 from reconciler import environments
+from reconciler.commits.recorder import Recorder
 from reconciler.core.decision import Decision, Manifests, Plan
 from reconciler.core.forecast import forecast
 from reconciler.core.model.instant import Now
@@ -35,8 +37,9 @@ from reconciler.exits import Exit
 from reconciler.intent import Intent
 from reconciler.metrics.beat import beat
 from reconciler.metrics.monitoring import Monitoring
-from reconciler.notify.attach import attach
+from reconciler.notify.attach import attach, forge_client
 from reconciler.probes.engine import ProbeEngine
+from reconciler.reviews.reviewer import Makers, Reviewer
 from reconciler.saved_plan import StalePlan
 from reconciler.shell import daemon_view, doctor, file_diffs
 from reconciler.shell.clock import SystemClock
@@ -61,14 +64,18 @@ from reconciler.shell.store.file_store import FileStore
 from reconciler.shell.store.lock import Lock
 from reconciler.shell.store.memory import BlockingMemory, ReadOnlyMemory, StoreMemory, command_of
 from reconciler.shell.store.state_db import Store, StoreError
+from reconciler.snapshots.snapshot import PastClock, Snapshot, checked, masked, taken
 from reconciler.start import (
     StartManifests,
     archive_of,
     field_places,
     held_back,
+    in_force_of,
     keep,
     kept,
+    last_good_tree,
     last_in_force,
+    refused_commit,
     source_of,
     start_manifests,
     stored_places,
@@ -109,15 +116,21 @@ def build(
     report: Report | None = None,
     untrusted: bool = False,
     files: FileStore | None = None,
+    observed: Recorded | None = None,
 ) -> Providers:
     """All providers that the manifests name, each with its wrappers: ownership inside, deadlines outside.
 
     `offset` is the steady time of the instance minus that of this host; `credentials` are what new containers push with; `report` gets
-    every call. `files` are what new containers mount of the repository; by default those in the state directory. `untrusted`: only local documents' providers are asked.
+    every call. `files` are what new containers mount of the repository; by default those in the state directory. `untrusted`: only local documents' providers are asked. `observed`: facts that take
+    the place of all providers, so that none is made.
     """
     define(desired.instance.secret_programs, desired.root)
     by_role: dict[Role, dict[str, Provider]] = {role: {} for role in Role}
     for declared in desired.providers:
+        if observed is not None:
+            provider = recorded(declared.role, declared.name, observed)
+            by_role[declared.role][declared.name] = limited(read_only(provider), Limits())
+            continue
         if untrusted and not declared.local:
             by_role[declared.role][declared.name] = unasked(declared.role, declared.name)
             continue
@@ -216,6 +229,7 @@ def _machinery(
     report: Report | None = None,
     untrusted: bool = False,
     files: FileStore | None = None,
+    observed: Recorded | None = None,
 ) -> Iterator[tuple[Providers, ProbeEngine, Prober, ThreadRunner]]:
     """Providers, probe engine and threads of one run. All of them end with the run; containers keep running.
 
@@ -232,6 +246,7 @@ def _machinery(
             report=report,
             untrusted=untrusted,
             files=files,
+            observed=observed,
         )
         stack.callback(providers.close)
         runner = ThreadRunner()
@@ -403,6 +418,20 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
             keep(archive, start, memory.blocking, clock, reporter)
         warn = partial(reporter.note, level=logging.WARNING)
         notifier = attach(monitoring, state, desired.instance.id, clock, warn)
+        recorder = Recorder(notifier, state, clock, partial(refused_commit, location), warn)
+        reviewer = Reviewer(
+            recorder,
+            state,
+            location.instance_file,
+            clock,
+            Makers(
+                partial(forge_client, clock),
+                lambda: last_good_tree(state)[0],
+                warn,
+                recorder.reviewed,
+            ),
+            location.environment,
+        )
         parts = Parts(
             desired=desired,
             providers=providers,
@@ -416,13 +445,24 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
             remembered=_zones(loaded),
             approve=intent.approve,
             who=intent.who,
-            monitor=notifier,
+            monitor=reviewer,
             files=files,
             booted=clock.booted,
             before=before,
             places=partial(stored_places, state),
         )
         loop = Loop(parts)
+        aio = asyncio.get_running_loop()
+
+        def report(text: str) -> None:
+            loop.reporting.source(text, clock.now())
+            loop.wake.set("a merged commit was compared with its review")  # the next tick stores the event
+
+        def happened(text: str) -> None:
+            with suppress(RuntimeError):  # the run has ended
+                aio.call_soon_threadsafe(report, text)
+
+        reviewer.happened = happened
         stop = asyncio.Event()
         triggers = [
             asyncio.create_task(FileTrigger(watched, _SourceWake(loop), clock).run(stop))
@@ -442,6 +482,8 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
         finally:
             manager.notify("STOPPING=1")
             stop.set()
+            reviewer.close()
+            recorder.close()
             notifier.close()
             for task in beside:
                 task.cancel()
@@ -498,8 +540,12 @@ class _NotesOnly:
         self._note(text)
 
 
-def _ledger_for_plan(state: Path, host: SystemClock) -> tuple[ReadOnlyMemory, InstanceClock]:
-    """The ledger in the instance's store, and the instance's clock; empty and new for an instance that never ran."""
+def _ledger_for_plan(
+    state: Path, host: SystemClock, snapshot: Snapshot | None = None
+) -> tuple[ReadOnlyMemory, InstanceClock]:
+    """The ledger in the instance's store, and the instance's clock; empty and new for an instance that never ran. Those of a snapshot, if any."""
+    if snapshot is not None:
+        return ReadOnlyMemory(snapshot.rows), InstanceClock(PastClock(snapshot, host), snapshot.clock)
     try:
         with Store.join(state, host) as store:
             clock = InstanceClock(host, store.clock_record())
@@ -543,6 +589,7 @@ async def make_plan(
     ask: Callable[[Path], str] = lambda _: "",
     untrusted: bool = False,
     approving: bool = False,
+    snapshot: Snapshot | None = None,
 ) -> MadePlan:
     """The whole plan, read-only: no lock, no write, one look, one attempt per network probe that no running process has a verdict of.
 
@@ -555,24 +602,36 @@ async def make_plan(
         ask: asks the process that holds the instance with this state directory for its present decision; empty when none answers.
         untrusted: the author of the tree is not trusted: nothing is asked, resolved or run for the tree alone (`cli/render/untrusted.py`).
         approving: as in `forecast`.
+        snapshot: what takes the place of every look, verdict and secret: nothing is asked, resolved or run.
 
     Raises:
-        ManifestErrors, StoreError, Stopped
+        ManifestErrors, StoreError, Stopped, SnapshotRefused
     """
     start = _at_path(location) if stored is None else stored
     loaded = start.desired
     desired = intent.applied_to(loaded)
+    if snapshot is not None:
+        checked(snapshot, loaded.instance.id, SystemClock().now().wall)
     with ExitStack() as stack:
-        if untrusted and location.instance_file is None:
+        if snapshot is not None or (untrusted and location.instance_file is None):
             # Its id is the tree's choice too, so it must not find the state of an instance.
             location = replace(location, state=Path(stack.enter_context(TemporaryDirectory(prefix="reconciler-"))))
         state = stack.enter_context(state_to_read(desired.instance.id, location.state))
-        if stored is None and not untrusted:
+        if stored is None and not untrusted and snapshot is None:
             environments.checked(state, start.sources.tree, desired.instance.id, take_over=intent.take_over)
-        answer = ask(state) or "{}"  # before the ledger is read: the process stores its own at this question
-        memory, clock = _ledger_for_plan(state, SystemClock())
+        # Before the ledger is read: the process stores its own at this question.
+        answer = snapshot.view_text() if snapshot is not None else ask(state) or "{}"
+        memory, clock = _ledger_for_plan(state, SystemClock(), snapshot)
         view = daemon_view.read(answer, clock.now())
-        machinery = _machinery(desired, state, may_write=False, phase=False, offset=clock.offset, untrusted=untrusted)
+        machinery = _machinery(
+            desired,
+            state,
+            may_write=False,
+            phase=False,
+            offset=clock.offset,
+            untrusted=untrusted,
+            observed=None if snapshot is None else snapshot.facts,
+        )
         providers, _, prober, runner = stack.enter_context(machinery)
         parts = Parts(
             desired=desired,
@@ -591,23 +650,91 @@ async def make_plan(
             booted=clock.booted,
         )
         loop = Loop(parts)
-        loop.probing.probes_nothing = loop.secrets.resolves_nothing = untrusted
+        loop.probing.probes_nothing = loop.secrets.resolves_nothing = untrusted or snapshot is not None
         loop.secrets.other_environment = view is not None
         decision, observed, now = await loop.observe_once(deadline)
         if loop.stopping is not None:
             raise Stopped(loop.stopping)
-        earlier, running = last_in_force(state, start.sources, loaded)
+        if snapshot is None:
+            earlier, running = last_in_force(state, start.sources, loaded)
+        else:
+            earlier, running = in_force_of(snapshot, start.sources, loaded)
         plan = forecast(desired, observed, now, earlier, approving=approving)
-        commit = running.commit if stored is not None or untrusted else location.commit()
+        commit = running.commit if stored is not None or (untrusted and snapshot is None) else location.commit()
         plan = placed(plan, desired, field_places(start.sources))
         plan = replace(plan, in_force=running, planned=Manifests(desired.revision, commit))
-        if not untrusted:  # what runs is none of the business of that author
+        if not untrusted and snapshot is None:  # what runs is none of the business of that author
             plan = replace(plan, file_diffs=file_diffs.of_plan(desired, observed.runtimes, FileStore(state)))
         if view is not None:
             plan = replace(plan, holds=(*plan.holds, *view.only_there(decision, desired.revision)))
-        if stored is None and not untrusted:
+        if stored is None and not untrusted and snapshot is None:
             # The plan is of the manifests at PATH, for review; a run keeps those in force until these are over.
             plan = replace(plan, holds=(*plan.holds, *held_back(state, start, SystemClock(), location.commit())))
         commit, ref = location.reader.seen if location.reader is not None and stored is None else ("", "")
         lineage = now.lineage if (state / "state.db").exists() else ""
         return MadePlan(plan, decision, now, view, commit, ref, lineage)
+
+
+async def take_snapshot(
+    location: Location,
+    *,
+    intent: Intent,
+    deadline: int,
+    lasts: int,
+    note: Callable[[str], None],
+    stored: StartManifests | None = None,
+    ask: Callable[[Path], str] = lambda _: "",
+) -> Snapshot:
+    """One look at everything, as a plan makes it, masked for export. Read-only.
+
+    Args:
+        location: the manifests and the state directory.
+        intent: as for the plan of the same manifests.
+        deadline: ns that probes have to answer.
+        lasts: ns until the snapshot expires; 0 = never.
+        note: takes messages.
+        stored: use these stored manifests, and read none.
+        ask: as in `make_plan`.
+
+    Raises:
+        ManifestErrors, StoreError, Stopped
+    """
+    start = _at_path(location) if stored is None else stored
+    desired = intent.applied_to(start.desired)
+    with ExitStack() as stack:
+        state = stack.enter_context(state_to_read(desired.instance.id, location.state))
+        answer = ask(state) or "{}"
+        memory, clock = _ledger_for_plan(state, SystemClock())
+        machinery = _machinery(desired, state, may_write=False, phase=False, offset=clock.offset)
+        providers, _, prober, runner = stack.enter_context(machinery)
+        view = daemon_view.read(answer, clock.now())
+        parts = Parts(
+            desired=desired,
+            providers=providers,
+            providers_for=None,
+            prober=prober,
+            memory=memory,
+            source=None if stored is None else stored_source(stored, clock),
+            reporter=_NotesOnly(note),
+            clock=clock,
+            runner=runner,
+            remembered=_zones(start.desired),
+            who=intent.who,
+            view=view,
+            booted=clock.booted,
+        )
+        loop = Loop(parts)
+        loop.secrets.other_environment = view is not None
+        decision, _, now = await loop.observe_once(deadline)
+        if loop.stopping is not None:
+            raise Stopped(loop.stopping)
+        good, running = last_good_tree(state)
+        expires = now.wall + lasts if lasts else 0
+        record = clock.record()
+        record = record._replace(
+            steady=now.steady, wall=now.wall, host_steady=record.host_steady - (record.steady - now.steady)
+        )
+        whole = taken(decision, desired, now, record, memory.rows, running.commit, expires)
+        documents, identity = good
+        whole = replace(whole, revision=running.revision or whole.revision, manifests=documents, identity=identity)
+        return masked(whole, desired)

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field, model_validator
 from manifests.kinds.base import Manifest, Model, unique
 from manifests.kinds.forge import Forge
 from manifests.kinds.notifications import Channel
+from manifests.kinds.reviews import Reviews
 from manifests.kinds.secret_programs import Decryption, SecretCommand
 from manifests.kinds.secret_ref import SecretReference
 from manifests.kinds.secret_rule import SecretRule
@@ -151,6 +152,18 @@ class InstanceSpec(Model):
     forge: Forge | None = Field(
         None, description="Forge whose commits show whether they are applied. Only in a local document (`--instance`)."
     )
+    reviews: Reviews | None = Field(
+        None,
+        description="Plans open merge requests into the branch of `source`, and comments on them through `forge`. Only in a local document "
+        "(`--instance`); by default none are planned.",
+    )
+
+    @model_validator(mode="after")
+    def _reviewed(self) -> Self:
+        missing = [name for name, value in (("source", self.source), ("forge", self.forge)) if value is None]
+        if self.reviews is None or not missing:
+            return self
+        raise bad_value(f"reviews need {missing[0]}", f"add {missing[0]}, or remove reviews", at=("reviews",))
 
 
 class Instance(Manifest):

@@ -44,6 +44,7 @@ def instance(scope: Scope) -> desired.Instance | None:
         enhanced_liveness=spec.enhanced_liveness,
         allow_addresses=tuple(sorted(spec.allow_addresses)),
         informed=informed(declared[0], scope, manifest),
+        reviews=None if spec.reviews is None else spec.reviews.value(),
         secret_programs=secret_programs(spec, local=declared[0].local),
         source_secrets=_source_secrets(spec),
     )

@@ -77,6 +77,7 @@ def _check_no_rules(declared: Declared, instance: kinds.Instance, scope: Scope) 
         ("allowProcess", spec.allow_process),
         ("notifications", spec.notifications),
         ("forge", spec.forge),
+        ("reviews", spec.reviews),
         ("source", spec.source),
     )
     for field, given in fields:

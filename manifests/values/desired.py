@@ -28,6 +28,7 @@ from manifests.values.nodes import Nodes
 from manifests.values.notices import NOT_INFORMED, Informed
 from manifests.values.pod import DEFAULT_ENGINE, Engine, Live
 from manifests.values.policy import DEFAULT_POLICY, Policy
+from manifests.values.reviews import Reviews
 from manifests.values.rollouts import DEFAULT_ROLLOUT, Rollout, Strategy
 from manifests.values.secret_sources import NO_PROGRAMS, SecretPrograms, SecretSource
 from manifests.values.traffic import DEFAULT_PANIC, Panic, Ramp
@@ -397,6 +398,7 @@ class Instance:
     enhanced_liveness: bool = False
     allow_addresses: tuple[str, ...] = ()
     informed: Informed = NOT_INFORMED
+    reviews: Reviews | None = None
     secret_programs: SecretPrograms = NO_PROGRAMS
     source_secrets: tuple[SecretSource, ...] = ()
 

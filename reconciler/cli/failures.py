@@ -89,6 +89,10 @@ def _explain(error: Any) -> tuple[Exit, tuple[str, ...], dict[str, Any]]:
         return Exit.LOCKED, (str(error),), {}
     if _is(error, "reconciler.shell.store.directory", "StoreError"):
         return Exit.ERROR, (str(error),), {}
+    if _is(error, "reconciler.snapshots.snapshot", "SnapshotRefused"):
+        return Exit.SOURCE, (str(error),), {}
+    if _is(error, "reconciler.snapshots.signature", "CannotSign"):
+        return Exit.ERROR, (str(error),), {}
     if _is(error, "reconciler.saved_plan", "StalePlan"):
         return Exit.STALE, tuple(error.lines()), {"moved": list(error.moved)}
     if _is(error, "reconciler.saved_plan", "PlanFileError"):

@@ -19,6 +19,7 @@ from reconciler.cli.options import (
 from reconciler.exits import Exit
 
 if TYPE_CHECKING:
+    from reconciler.snapshots.snapshot import Snapshot
     from reconciler.tree import Given
     from reconciler.wire import MadePlan
 
@@ -43,7 +44,7 @@ FILE', which approves what spec.approve of the Guard asks for and refuses a stal
 
 \b
 Exit codes: 0 planned, 3 invalid manifests, 6 a provider or a secret cannot be read, 7 a secret
-that a container needs is missing or unusable, 8 the git source cannot be read;
+that a container needs is missing or unusable, 8 the git source or the snapshot is refused;
 with --detailed-exitcode: 2 if and only if the plan has steps.
 
 \b
@@ -53,6 +54,7 @@ Examples:
   reconcile plan manifests/ --instance /etc/reconciler --untrusted
   reconcile plan manifests/ --instance-id my-host
   reconcile plan manifests/ --out release.plan --expires 8h
+  reconcile plan manifests/ --observed host.snapshot --observed-key host.pub
   reconcile plan manifests/ -o json | jq '.steps[].action'
   reconcile plan manifests/ -o markdown > comment.md
 """,
@@ -67,6 +69,18 @@ Examples:
 )
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Save the plan to FILE (mode 0600).")
 @click.option("--expires", type=DurationType(), metavar="DURATION", help="How long a saved plan counts; default 1h.")
+@click.option(
+    "--observed",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Plan from this snapshot of the host ('reconcile snapshot'): ask no server, run no probe and read no secret.",
+)
+@click.option(
+    "--observed-key",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Public SSH key that must have signed the snapshot; without it the signature is not checked.",
+)
 @intent_options
 @click.option(
     "--timeout",
@@ -83,6 +97,8 @@ def plan(
     path: "Given | None",
     detailed_exitcode: bool,
     untrusted: bool,
+    observed: Path | None,
+    observed_key: Path | None,
     instance_id: str,
     out: Path | None,
     expires: int | None,
@@ -100,15 +116,27 @@ def plan(
         if out is None:
             raise usage_error("--expires is for a plan that is saved", "add --out FILE")
         path = given(path, options)
-        if path is None or untrusted or instance_id:
-            raise usage_error("--out is for the manifests at PATH", "give PATH, without --untrusted and --instance-id")
+        if path is None or untrusted or instance_id or observed is not None:
+            raise usage_error(
+                "--out is for the manifests at PATH", "give PATH, without --untrusted, --instance-id and --observed"
+            )
         return save_plan(path, options, out, expires, detailed=detailed_exitcode)
+    if observed_key is not None and observed is None:
+        raise usage_error("--observed-key is for --observed", "add --observed, or remove it")
+    snapshot = None
+    if observed is not None:
+        path = given(path, options)
+        if path is None or instance_id:
+            raise usage_error("--observed is for the manifests at PATH", "give PATH, without --instance-id")
+        from reconciler.cli.snapshot import opened  # noqa: PLC0415  (imported when it is needed)
+
+        snapshot = opened(observed, observed_key, options)
     if untrusted and (path is None or instance_id):
         raise usage_error("--untrusted is for the manifests at PATH", "give PATH, without --instance-id")
     try:
         if untrusted and path is not None:
-            return show_untrusted(path, options, detailed=detailed_exitcode)
-        return show_plan(path, options, detailed=detailed_exitcode, instance_id=instance_id)
+            return show_untrusted(path, options, detailed=detailed_exitcode, snapshot=snapshot)
+        return show_plan(path, options, detailed=detailed_exitcode, instance_id=instance_id, snapshot=snapshot)
     except Exception as error:
         if options.markdown:
             from reconciler.cli.refused_plan import show_refusal  # noqa: PLC0415  (only for manifests that have no plan)
@@ -117,12 +145,12 @@ def plan(
         raise
 
 
-def show_untrusted(path: "Given", options: Options, *, detailed: bool) -> Exit:
+def show_untrusted(path: "Given", options: Options, *, detailed: bool, snapshot: "Snapshot | None" = None) -> Exit:
     """Make the plan for an author who is not trusted, print it by names, and return the exit code."""
     from reconciler.cli import run  # noqa: PLC0415  (imported when it is needed)
     from reconciler.cli.render.untrusted import untrusted_json, untrusted_lines, untrusted_markdown  # noqa: PLC0415
 
-    made = run.make_plan(path, options, run.intent(path, options), untrusted=True)
+    made = run.make_plan(path, options, run.intent(path, options), untrusted=True, snapshot=snapshot)
     desired = made.decision.status.desired
     assert desired is not None  # noqa: S101  (a decision of a plan is about manifests)
     code = exit_code(bool(made.plan.steps), unreadable=bool(made.decision.status.unknown), detailed=detailed)
@@ -136,7 +164,13 @@ def show_untrusted(path: "Given", options: Options, *, detailed: bool) -> Exit:
 
 
 def show_plan(
-    path: "Given | None", options: Options, *, detailed: bool, instance_id: str = "", approve: str = ""
+    path: "Given | None",
+    options: Options,
+    *,
+    detailed: bool,
+    instance_id: str = "",
+    approve: str = "",
+    snapshot: "Snapshot | None" = None,
 ) -> Exit:
     """Make the plan, print it, and return the exit code."""
     from reconciler.cli import run  # noqa: PLC0415  (imported when it is needed)
@@ -144,7 +178,7 @@ def show_plan(
 
     place, stored = chosen(path, options, instance_id)
     run_intent = run.intent(place.path, options, approve=approve)
-    made = run.make_plan(place.path, options, run_intent, place, stored)
+    made = run.make_plan(place.path, options, run_intent, place, stored, snapshot=snapshot)
     code = code_of(made, detailed=detailed)
     if options.view.json:
         options.view.document(plan_json(made, code))

@@ -29,6 +29,7 @@ from reconciler.shell.logs import LogFormat, configure
 from reconciler.shell.report.summary import Summary
 from reconciler.shell.store.directory import StoreError
 from reconciler.shell.store.lock import holder
+from reconciler.snapshots.snapshot import Snapshot
 from reconciler.start import StartManifests
 from reconciler.tree import Location
 from reconciler.wire import WATCH
@@ -201,11 +202,12 @@ def make_plan(
     *,
     untrusted: bool = False,
     approving: bool = False,
+    snapshot: Snapshot | None = None,
 ) -> wire.MadePlan:
     """Observe everything once and make the whole plan, without a lock and without a write.
 
     Beside a running process its verdicts, pushes and holds count. `untrusted`: the reader may not be an operator, so logs and notes,
-    which have texts of servers, are not written. `approving` as in `forecast`.
+    which have texts of servers, are not written. `approving` as in `forecast`. `snapshot`: takes the place of every look.
     """
     level = "critical" if untrusted else "debug" if options.view.verbose else "warning"
     configure(level, LogFormat(options.log_format))
@@ -220,6 +222,25 @@ def make_plan(
             ask=lambda state: present_decision(state, note),
             untrusted=untrusted,
             approving=approving,
+            snapshot=snapshot,
+        )
+    )
+
+
+def take_snapshot(
+    options: Options, run_intent: Intent, lasts: int, place: Location, stored: StartManifests | None
+) -> Snapshot:
+    """Observe everything once, for `reconcile snapshot`. `lasts`: ns until the snapshot expires."""
+    configure("debug" if options.view.verbose else "warning", LogFormat(options.log_format))
+    return asyncio.run(
+        wire.take_snapshot(
+            place,
+            intent=run_intent,
+            deadline=min(options.timeout, PROBE_TIME),
+            lasts=lasts,
+            note=options.view.err,
+            stored=stored,
+            ask=lambda state: present_decision(state, options.view.err),
         )
     )
 

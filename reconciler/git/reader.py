@@ -148,6 +148,18 @@ class GitReader:
         revision = self._read.revision if self._read is not None else None
         return ("", "") if revision is None else (revision.commit, revision.ref)
 
+    @property
+    def refused(self) -> str:
+        """The newest commit, where it was refused for what it has; empty where it was read, or cannot be read now."""
+        head = self.head
+        return head.commit if head is not None and isinstance(self.problem, Unusable) else ""
+
+    @property
+    def tree(self) -> str:
+        """The git tree of the set at the newest commit that was read; empty before the first one."""
+        revision = self._read.revision if self._read is not None else None
+        return "" if revision is None else revision.tree
+
     def due_in(self) -> int:
         """Time (ns) until the next poll."""
         return 0 if self._hurried else max(0, int((self._due - self.steady()) * SECOND))

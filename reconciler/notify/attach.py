@@ -47,6 +47,11 @@ def attach(
     return Notifier(monitoring, dispatcher, clock)
 
 
+def forge_client(clock: BlockingClock, settings: ForgeSettings) -> Forge:
+    """A client of the forge, with clocks of this host and of the instance."""
+    return connect(settings, time.monotonic_ns, lambda: clock.now().wall / SECOND)
+
+
 class Tested(NamedTuple):
     """The result of one test notice: why it was not taken, and what to do; empty when it was."""
 

@@ -98,6 +98,11 @@ def write(decision: Decision, now: Now) -> dict[str, Any]:
     }
 
 
+def stored(view: Mapping[str, Any], at_wall: int, revision: str) -> str:
+    """A view as `read` takes it, without holds: those of another moment are none of a plan's business."""
+    return json.dumps({"at_wall": at_wall, "revision": revision, "holds": [], KEY: dict(view)})
+
+
 def _verdicts(decision: Decision) -> Iterator[tuple[tuple[str, int, str, str], ProbeFact]]:
     """The verdicts of all probes, with the question that each answers."""
     roster, probes = decision.status.roster, decision.status.observed.probes

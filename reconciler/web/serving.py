@@ -1,6 +1,7 @@
 """The push listener, open as the Instance in force declares it. Run by `wire.py` beside the loop."""
 
 import socket
+import time
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
@@ -39,6 +40,8 @@ async def _listen(
 ) -> str:
     """Listen until the listener of the Instance changes. Returns and raises as `keep_open` expects."""
     # Imported only here: the server is an extra, and costs memory.
+    from reconciler.commits.waiting import of_state  # noqa: PLC0415
+    from reconciler.shell.report.instants import instants_as_text  # noqa: PLC0415
     from reconciler.web.push import SLOW_SECONDS, push_app  # noqa: PLC0415
     from reconciler.web.reading import read_routes  # noqa: PLC0415
     from reconciler.web.server import make_server  # noqa: PLC0415
@@ -47,7 +50,13 @@ async def _listen(
     sockets: list[socket.socket] = open_sockets(listener, credentials.directory)
     try:
         credentials.reader()
-        reading = read_routes(partial(last_decision, credentials.state), credentials.reader, SLOW_SECONDS)
+
+        def commit(number: str) -> dict[str, Any]:
+            document = of_state(credentials.state, number, time.time_ns()).document()
+            shown: dict[str, Any] = instants_as_text(document)
+            return shown
+
+        reading = read_routes(partial(last_decision, credentials.state), commit, credentials.reader, SLOW_SECONDS)
         server = make_server(push_app(pushing, credentials, others=reading, answered=answered))
         return await run_until_moved(server, sockets, pushing.moved)
     finally:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.commits.history_file import save
+from reconciler.core.notices.history import Fate, Row
 from reconciler.shell.clock import SystemClock
 from reconciler.shell.pushing.credentials import READ, SOCKET
 from reconciler.shell.store.state_db import Store
@@ -62,14 +64,16 @@ class Unix(http.client.HTTPConnection):
         self.sock.connect(self.host)
 
 
-async def ask(world: PushWorld, token: str | None, *, method: str = "GET", unix: bool = False) -> tuple[int, dict]:
+async def ask(
+    world: PushWorld, token: str | None, *, method: str = "GET", unix: bool = False, path: str = "/v1/revisions"
+) -> tuple[int, dict]:
     def work() -> tuple[int, dict]:
         host, port = world.listener.tcp
-        path = str(world.credentials.directory / SOCKET)
-        connection = Unix(path, timeout=60) if unix else http.client.HTTPConnection(host, port, timeout=60)
+        socket_path = str(world.credentials.directory / SOCKET)
+        connection = Unix(socket_path, timeout=60) if unix else http.client.HTTPConnection(host, port, timeout=60)
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         try:
-            connection.request(method, "/v1/revisions", headers=headers)
+            connection.request(method, path, headers=headers)
             answer = connection.getresponse()
             body = answer.read()
             return answer.status, json.loads(body) if body.startswith(b"{") else {}
@@ -119,3 +123,27 @@ async def test_a_new_token_is_used_at_once_and_its_file_is_private(world):
         assert (await ask(world, old))[0] == 401
         assert world.credentials.reader() != old
         assert (await ask(world, world.credentials.reader()))[0] == 200
+
+
+async def test_what_became_of_a_commit_is_served_with_the_token_only(world):
+    applied, waits = "a" * 40, "b" * 64
+    save(
+        world.state,
+        (
+            Row(applied, Fate.APPLIED, "applied", 10**18, "as reviewed in merge request 7"),
+            Row(waits, Fate.PENDING, "0 of 1", 1),
+        ),
+    )
+    async with listening(world):
+        token = world.credentials.reader()
+        status, document = await ask(world, token, path=f"/v1/commits/{applied}")
+        assert (status, document["state"], document["exit_code"]) == (200, "applied", 0)
+        assert document["review"] == "as reviewed in merge request 7"
+        assert document["since"] == "2001-09-09T01:46:40Z"
+        status, document = await ask(world, token, path=f"/v1/commits/{waits}")
+        assert (status, document["state"], document["exit_code"]) == (200, "pending", None)
+        status, document = await ask(world, token, path=f"/v1/commits/{'c' * 40}")
+        assert (status, document["state"], document["exit_code"]) == (200, "unknown", None)
+        assert (await ask(world, token, path="/v1/commits/main"))[0] == 400
+        assert (await ask(world, token, path="/v1/commits/../read.token"))[0] == 404
+        assert (await ask(world, "0" * 64, path=f"/v1/commits/{applied}"))[0] == 401

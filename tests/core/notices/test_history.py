@@ -1,0 +1,95 @@
+"""Every fetched commit ends as applied, failed, refused or superseded, and the history is bounded."""
+
+from collections.abc import Iterable
+
+import pytest
+
+from reconciler.core.decision import Decision
+from reconciler.core.model.ledger import Ledger
+from reconciler.core.model.reasons import Hold, Rule
+from reconciler.core.model.source_problem import OBJECT
+from reconciler.core.notices import history
+from reconciler.core.notices.history import KEPT, OPEN, Fate, Refusal, Row, Source, follow
+from reconciler.core.status.objects import Status
+
+A, B, C = "a" * 40, "b" * 40, "c" * 40
+
+
+def decided(*holds: Hold) -> Decision:
+    return Decision((), holds, (), Status(), Ledger(), 2**62)
+
+
+def hold(rule: Rule, until: int | None = None, obj: str = "workload/web") -> Hold:
+    return Hold(obj, "remove", rule, "it is held", until=until)
+
+
+def fates(rows: Iterable[Row]) -> dict[str, str]:
+    return {row.commit[:1]: row.fate.value for row in rows}
+
+
+def after(*steps: tuple[Source, Decision]) -> tuple[Row, ...]:
+    rows: tuple[Row, ...] = ()
+    for wall, (source, decision) in enumerate(steps, start=1):
+        rows = follow(rows, source, decision, (), wall)
+    return rows
+
+
+def test_a_commit_is_pending_until_a_decision_about_it_has_nothing_left():
+    rows = after((Source(A, decided=False), decided()))
+    assert fates(rows) == {"a": "pending"}
+    rows = follow(rows, Source(A, decided=True), decided(hold(Rule.BUDGET, 5)), (), 2)
+    assert fates(rows) == {"a": "pending"}
+    assert fates(follow(rows, Source(A, decided=True), decided(), (), 3)) == {"a": "applied"}
+
+
+def test_a_hold_without_an_end_waits_for_an_operator():
+    assert fates(after((Source(A, decided=True), decided(hold(Rule.MASS_CHANGE))))) == {"a": "manual"}
+
+
+@pytest.mark.parametrize(("final", "fate"), [(True, "refused"), (False, "pending")])
+def test_a_commit_that_cannot_come_into_force_is_refused_when_that_is_final(final, fate):
+    refused = Source(A, decided=True, seen=B, refusal=Refusal(B, "it is invalid", final))
+    rows = after((Source(A, decided=True), decided()), (refused, decided()))
+    assert fates(rows) == {"a": "applied", "b": fate}
+    rows = follow(rows, Source(C, decided=True, seen=C), decided(), (), 9)
+    assert fates(rows) == {"a": "applied", "b": "refused" if final else "superseded", "c": "applied"}
+
+
+def test_a_commit_that_waits_is_superseded_by_the_next_one():
+    waits = Source(A, decided=True, seen=B, waiting=B)
+    rows = after((waits, decided(hold(Rule.SUSPENDED, None, OBJECT))))
+    assert fates(rows) == {"a": "applied", "b": "manual"}
+    rows = follow(rows, Source(A, decided=True, seen=C, waiting=C), decided(hold(Rule.WINDOW, 99, OBJECT)), (), 2)
+    assert fates(rows) == {"a": "applied", "b": "superseded", "c": "pending"}
+
+
+def test_a_commit_that_changes_nothing_ends_as_the_one_in_force():
+    same = Source(A, decided=True, seen=B)
+    assert fates(after((same, decided()))) == {"a": "applied", "b": "applied"}
+    assert fates(after((same, decided(hold(Rule.BUDGET, 5))))) == {"a": "pending", "b": "pending"}
+
+
+def test_an_applied_commit_is_not_open_again_and_a_refused_one_may_come_into_force():
+    rows = after((Source(A, decided=True), decided()), (Source(A, decided=True), decided(hold(Rule.MASS_CHANGE))))
+    assert fates(rows) == {"a": "applied"}
+    refused = (Row(A, Fate.REFUSED, "no key", 1),)
+    assert fates(follow(refused, Source(A, decided=True), decided(), (), 2)) == {"a": "applied"}
+
+
+def test_no_commit_stays_open_behind_another_one_and_the_history_is_bounded():
+    rows: tuple[Row, ...] = ()
+    for number in range(KEPT + 50):
+        commit = f"{number:040x}"
+        waits = decided(hold(Rule.BUDGET, 5)) if number % 3 else decided()
+        rows = follow(rows, Source(commit, decided=number % 2 == 0), waits, (), number)
+        assert all(row.fate not in OPEN for row in rows if row.commit != commit)
+    assert len(rows) == KEPT
+    assert rows[-1].commit == f"{KEPT + 49:040x}"
+
+
+def test_the_same_decision_again_gives_the_same_history_and_keeps_a_review():
+    rows = history.reviewed(after((Source(A, decided=True), decided())), A, "as reviewed in merge request 7")
+    again = follow(rows, Source(A, decided=True), decided(), (), 99)
+    assert again is rows
+    later = follow(rows, Source(B, decided=True), decided(), (), 100)
+    assert later[0].review == "as reviewed in merge request 7"
