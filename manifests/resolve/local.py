@@ -78,6 +78,8 @@ def _check_no_rules(declared: Declared, instance: kinds.Instance, scope: Scope) 
         ("notifications", spec.notifications),
         ("forge", spec.forge),
         ("source", spec.source),
+        ("deployments", spec.deployments),
+        ("imagePolicies", spec.image_policies),
     )
     for field, given in fields:
         if given:
