@@ -212,7 +212,7 @@ def _to_source(url: GitUrl, options: Options, change: ImageChange, reason: str) 
     for warning in written.edit.warnings:
         view.err(*warning.render().split("\n"))
     if written.patch:
-        view.out(*written.patch.removesuffix("\n").split("\n"))
+        view.patch(written.patch)
         view.err(f"{change.key}: {said}", f"next step: {written.next_step}")
         view.err(f"result: {code.sentence} (exit {int(code)})")
         return code

@@ -79,7 +79,7 @@ _NETWORK = re.compile(
     re.I,
 )
 _MOVED = re.compile(
-    r"\[rejected\] \((stale info|fetch first|non-fast-forward)|cannot lock ref|failed to update ref|reference already exists"
+    r"\[rejected\] \((stale info|fetch first|non-fast-forward)|cannot lock ref|failed to update ref|incorrect old value|reference already exists"
 )
 _REJECTED = re.compile(r"^!\t[^\t]*\t\[(?:remote )?rejected\] \((.*)\)$", re.MULTILINE)
 
