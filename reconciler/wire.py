@@ -355,6 +355,10 @@ class _SourceWake(Wake):
 
 async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -> Exit:
     """Keep converging until a signal ends it. Arguments and errors as `run_once`."""
+    # Imported here: only a daemon writes images, and the clients of git and forges cost start-up time.
+    from reconciler.deployments.attach import Attached  # noqa: PLC0415
+    from reconciler.deployments.attach import attach as attach_deployments  # noqa: PLC0415
+
     host = SystemClock()
     start = start_manifests(location, host, stored=True, take_over=intent.take_over)
     loaded = start.desired
@@ -403,6 +407,7 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
             keep(archive, start, memory.blocking, clock, reporter)
         warn = partial(reporter.note, level=logging.WARNING)
         notifier = attach(monitoring, state, desired.instance.id, clock, warn)
+        attached = Attached(notifier)
         parts = Parts(
             desired=desired,
             providers=providers,
@@ -416,13 +421,14 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
             remembered=_zones(loaded),
             approve=intent.approve,
             who=intent.who,
-            monitor=notifier,
+            monitor=attached,
             files=files,
             booted=clock.booted,
             before=before,
             places=partial(stored_places, state),
         )
         loop = Loop(parts)
+        deployments = attached.deployments = attach_deployments(loop, location, state, clock, warn)
         stop = asyncio.Event()
         triggers = [
             asyncio.create_task(FileTrigger(watched, _SourceWake(loop), clock).run(stop))
@@ -431,7 +437,7 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
         ]
         beside = (
             *triggers,
-            asyncio.create_task(serve(loop.pushing, credentials, warn, monitoring.pushed)),
+            asyncio.create_task(serve(loop.pushing, credentials, warn, monitoring.pushed, deployments)),
             asyncio.create_task(serve_metrics(monitoring, warn)),
             asyncio.create_task(serve_webhook(loop.webhook, warn, monitoring.hooked)),
             asyncio.create_task(beat(monitoring, manager, lambda: loop.stopping is not None)),
@@ -442,6 +448,7 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
         finally:
             manager.notify("STOPPING=1")
             stop.set()
+            deployments.close()
             notifier.close()
             for task in beside:
                 task.cancel()

@@ -31,12 +31,16 @@ class When(NamedTuple):
 
 
 class ImageChange(NamedTuple):
-    """A wanted image. `key` is that of the workload; `container` is empty for the only one."""
+    """A wanted image. `key` is that of the workload; `container` is empty for the only one.
+
+    `expected`: where the manifests have neither this image nor the wanted one, nothing changes; empty: whatever they have.
+    """
 
     key: str
     container: str
     image: str
     when: When = When()
+    expected: str = ""
 
 
 class Changed(NamedTuple):
@@ -107,9 +111,11 @@ def edited(sources: Sources, changes: Sequence[ImageChange]) -> Edited:
         if document is None:
             raise Refused(f"{name} was changed meanwhile", "try again")
         index, container, old = _image(document, change.container, workload)
+        names.append((name, container))
+        if change.expected and old not in {change.expected, change.image}:
+            continue
         wanted: list[Change] = [Put((*_CONTAINERS, index, "image"), change.image), *_times(document, change.when)]
         after[name] = edit(name, after[name], "Workload", workload.name, wanted)
-        names.append((name, container))
         if old != change.image:
             images.append(Changed(change.key, container, old, change.image))
     files = {name: (before[name], data) for name, data in after.items() if data != before[name]}

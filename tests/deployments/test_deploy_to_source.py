@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from manifests.values.notices import ForgeType
-from tests.cli.conftest import home, reconcile  # noqa: F401
 from tests.deployments.written_world import SHOP, Repository
 from tests.forge.fake_forge import PROJECT, TOKEN, serving
 from tests.git.signed_repository import SshKey
