@@ -141,13 +141,8 @@ class Registry(Model):
 
 
 class ImagePolicies(Model):
-    """What local documents allow the `imagePolicies` of workloads."""
+    """What local documents allow the `imagePolicies` of workloads. What a policy finds is written as `writeBack` of the source says."""
 
-    apply: Literal["commit", "rollout"] = Field(
-        "commit",
-        description="`commit` writes a chosen image into the manifests as `deploy` does. `rollout` rolls it out on this instance alone, "
-        "with bake and rollback, and leaves the manifests as they are.",
-    )
     registries: Annotated[Items[Registry], unique("registry", "server")] = Field(
         (), description="Registries that policies may ask. A policy of another registry is refused."
     )
@@ -155,7 +150,6 @@ class ImagePolicies(Model):
     def value(self) -> values.ImageSettings:
         """The value that the program reads."""
         return values.ImageSettings(
-            values.Apply(self.apply),
             tuple(
                 values.Registry(
                     registry.server,

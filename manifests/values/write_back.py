@@ -13,13 +13,6 @@ class WriteMode(StrEnum):
     MERGE_REQUEST = "mergeRequest"
 
 
-class Apply(StrEnum):
-    """What becomes of an image that a policy chose: a change of the manifests, or only of this instance."""
-
-    COMMIT = "commit"
-    ROLLOUT = "rollout"
-
-
 @dataclass(frozen=True, slots=True)
 class WriteBack:
     """How a change reaches the repository of the source. `name` and `email` are of the author and committer of a commit."""
@@ -57,7 +50,6 @@ class Registry:
 class ImageSettings:
     """What local documents allow image policies."""
 
-    apply: Apply = Apply.COMMIT
     registries: tuple[Registry, ...] = ()
 
 
@@ -71,4 +63,4 @@ class Writing:
 
 
 NOT_WRITING = Writing()
-"""No right to write, and nobody who may ask for it."""
+"""No right to write, and no token or policy that asks for it."""

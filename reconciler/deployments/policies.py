@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 from manifests.values.desired import SECOND, Desired
 from manifests.values.image_policy import ImagePolicy
 from manifests.values.write_back import ImageSettings, Registry
-from providers.errors import ProviderError
+from providers.errors import ProviderError, Unreachable
 from reconciler.core.images import of_digest, of_tags
 from reconciler.deployments.edit import ImageChange
 from reconciler.deployments.records import IMAGES, Followed
@@ -140,10 +140,22 @@ class Policies:
                 choice = of_tags(policy, policy.image, client.tags(policy.repository), refused)
         except ProviderError as error:
             self._due[name] = max(self._due[name], self._steady() + error.wait / SECOND)
-            self._say(name, f"image policy of {name.replace(' ', ', container ')}: {error}; nothing is changed")
+            self._unknown(name, policy, error)
             return "", ""
         self._noted.pop(name, None)
+        self._noted.pop(f"registry {policy.registry}", None)
         return choice.image, choice.why
+
+    def _unknown(self, name: str, policy: ImagePolicy, error: ProviderError) -> None:
+        """Report what a registry did not answer: one that is down once for all policies, and once until it answers again."""
+        if isinstance(error, Unreachable):
+            down = f"registry {policy.registry}"
+            if down not in self._noted:
+                self._say(
+                    down, f"image policies change nothing for images of {down}: {error.cause}; retried automatically"
+                )
+            return
+        self._say(name, f"image policy of {name.replace(' ', ', container ')} changes nothing: {error}")
 
     def _client(self, server: str) -> Client | None:
         known = self._clients.get(server)

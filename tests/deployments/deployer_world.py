@@ -43,7 +43,7 @@ class World:
     """A service around a repository; `events`, `notes` and `hurried` are what the daemon would get."""
 
     def __init__(
-        self, repository: Repository, connect: Callable[..., Client] = no_registry, gather: float = 0.05
+        self, repository: Repository, connect: Callable[..., Client] = no_registry, gather: float = 0.0
     ) -> None:
         self.repository, self.state = repository, repository.base / "state"
         self.state.mkdir(mode=0o700, exist_ok=True)
@@ -53,7 +53,8 @@ class World:
         self.url = parse(repository.url)
         self.writer = Writer(self.url, repository.local, self.state, wall)
         links = Links(self.events.append, self.hurried.append, self.notes.append)
-        self.policies = Policies(connect, time.monotonic, self.notes.append, gather)
+        self.seconds = 0.0
+        self.policies = Policies(connect, lambda: self.seconds, self.notes.append, gather)
         self.service = Deployments(
             self.writer.write, RecordFile(self.state, self.notes.append), links, wall, self.policies
         )
@@ -62,6 +63,17 @@ class World:
     def reload(self) -> None:
         """Put what the repository has now in force, as the loop does."""
         self.service.in_force(Location(self.url, self.repository.local, self.state).load())
+
+    def later(self, seconds: float = 1_000.0) -> None:
+        """Let time pass for the policies, and put what the repository has now in force."""
+        self.seconds += seconds
+        self.reload()
+
+    def until(self, true: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not true():
+            assert time.monotonic() < deadline, f"{what}: {self.notes} {self.events}"
+            time.sleep(0.02)
 
     @contextmanager
     def listening(self) -> Iterator["Sender"]:

@@ -118,14 +118,14 @@ def test_without_the_right_the_answer_has_the_patch(world):
 
 
 def test_a_change_that_the_policy_forbids_is_refused(world):
-    guard = "apiVersion: reconciler/v1\nkind: Guard\nmetadata: {name: this}\nspec: {policy: {registries: [registry.test:5000/shop]}}\n"
+    guard = "apiVersion: reconciler/v1\nkind: Guard\nmetadata: {name: this}\nspec: {policy: {images: {registries: ['registry.test:5000/shop']}}}\n"
     file = world.repository.local / "guard.yaml"
     file.write_text(guard)
     file.chmod(0o600)
     with world.listening() as sender:
         status, answer = sender.post({"image": "evil.test/shop:1"})
         assert (status, answer["state"]) == (422, "refused"), answer
-        assert sender.post({"image": NEW})[1]["message"] == "written"
+        assert sender.post({"image": NEW})[1]["state"] == "written"
 
 
 def test_a_killed_process_goes_on_with_what_it_accepted(world):
