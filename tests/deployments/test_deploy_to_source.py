@@ -6,12 +6,14 @@ from pathlib import Path
 import pytest
 
 from manifests.values.notices import ForgeType
+from tests.deployments.deployer_world import token_file
 from tests.deployments.written_world import SHOP, Repository
 from tests.forge.fake_forge import PROJECT, TOKEN, serving
 from tests.git.signed_repository import SshKey
-from tests.git.upstream import ENV, git
+from tests.git.upstream import CERTIFICATE, ENV, git, served
 
 NEW = "registry.test:5000/shop:1.5"
+READS, WRITES = "sentinel-reads-81c2", "sentinel-writes-44d9"
 EDITED = SHOP.replace("shop:1.4", "shop:1.5")
 
 
@@ -202,3 +204,30 @@ def test_a_branch_with_commits_of_a_reviewer_is_kept(repository, reconcile, monk
         assert done.code == 7
         assert "of another author" in done.err
         assert git("rev-parse", ref, at=repository.upstream.bare) == review
+
+
+def test_over_https_only_the_push_has_the_token_that_writes(repository, reconcile):
+    git("config", "http.receivepack", "true", at=repository.upstream.bare)
+
+    def rights(handler) -> bool:
+        handler.token = WRITES if "receive-pack" in handler.path else READS
+        return False
+
+    with served(repository.base, READS, rights) as server:
+        tokens = [token_file(repository.base, text, name) for text, name in ((READS, "reads"), (WRITES, "writes"))]
+        access = f"token: {{file: '{tokens[0]}'}}, caFile: '{CERTIFICATE}'"
+        repository.declare_url(f"{server.url}//prod?ref=main", access)
+        refused = deploy(reconcile, repository)
+        assert refused.code == 7
+        repository.declare_url(f"{server.url}//prod?ref=main", f"{access}, writeBack: {{mode: commit}}")
+        done = deploy(reconcile, repository)
+        assert done.code == 3
+        assert "writeBack needs token" in done.err
+        for token, code in ((tokens[0], 7), (tokens[1], 0)):
+            write = f"writeBack: {{mode: commit, token: {{file: '{token}'}}}}"
+            repository.declare_url(f"{server.url}//prod?ref=main", f"{access}, {write}")
+            done = deploy(reconcile, repository)
+            assert done.code == code, done.err
+            assert READS not in done.out + done.err
+            assert WRITES not in done.out + done.err
+        assert repository.show() == EDITED

@@ -44,7 +44,11 @@ class Repository:
 
     def declare(self, source: str = "", spec: str = "", ref: str = "main") -> Path:
         """Write the local documents: fields of the source, and other fields of the Instance."""
-        own = f"{{url: '{self.upstream.url}//prod?ref={ref}', interval: 10s{f', {source}' if source else ''}}}"
+        return self.declare_url(f"{self.upstream.url}//prod?ref={ref}", source, spec)
+
+    def declare_url(self, url: str, source: str = "", spec: str = "") -> Path:
+        """As `declare`, for another address of the repository."""
+        own = f"{{url: '{url}', interval: 10s{f', {source}' if source else ''}}}"
         text = f"id: {self.id}, source: {own}{f', {spec}' if spec else ''}"
         file = self.local / "host.yaml"
         file.write_text(
