@@ -116,7 +116,7 @@ def deploy(  # one parameter per argument and option of the command line
     except NoSuchWorkload as error:
         raise _unknown(key, error.desired) from None
     except NoSuchImage as error:
-        raise usage_error(error.cause, error.next_step) from None
+        raise usage_error(error.cause, error.next_step.replace("name one of", "add --container with one of")) from None
     except Refused as error:
         return _failed(options, Exit.MANUAL, [error.cause], error.next_step)
     except ManifestErrors as error:

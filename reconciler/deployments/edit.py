@@ -133,7 +133,7 @@ def _image(document: Document, container: str, workload: Workload) -> tuple[int,
     if container and container not in names:
         raise NoSuchImage(f"{workload.key} has no container '{container}'", f"its containers: {', '.join(names)}")
     if not container and len(names) > 1:
-        raise NoSuchImage(f"{workload.key} has several containers", f"add --container with one of: {', '.join(names)}")
+        raise NoSuchImage(f"{workload.key} has several containers", f"name one of: {', '.join(names)}")
     index = names.index(container) if container else 0
     if "image" not in containers[index]:
         hint = "it runs a local program; edit its command in the manifest"

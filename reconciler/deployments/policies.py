@@ -110,10 +110,13 @@ class Policies:
         self._noted.pop(f"{change.key} {change.container}", None)
         return replace(before or Followed(), chosen=change.image)
 
-    def failed(self, changes: Sequence[ImageChange], why: str) -> None:
-        """These changes were not written; they are tried again at the next question."""
-        for change in changes:
-            self._say(f"{change.key} {change.container}", f"{change.key}: {change.image} of its image policy {why}")
+    def failed(self, changes: Sequence[ImageChange], why: str) -> tuple[ImageChange, ...]:
+        """These changes were not written; they are tried again at the next question. Returns those of which that is new."""
+        return tuple(
+            change
+            for change in changes
+            if self._say(f"{change.key} {change.container}", f"{change.key}: {change.image} of its image policy {why}")
+        )
 
     def close(self) -> None:
         """Close connections."""
@@ -142,8 +145,9 @@ class Policies:
             self._due[name] = max(self._due[name], self._steady() + error.wait / SECOND)
             self._unknown(name, policy, error)
             return "", ""
-        self._noted.pop(name, None)
         self._noted.pop(f"registry {policy.registry}", None)
+        if not choice.image:
+            self._noted.pop(name, None)
         return choice.image, choice.why
 
     def _unknown(self, name: str, policy: ImagePolicy, error: ProviderError) -> None:
@@ -174,10 +178,13 @@ class Policies:
         times = [*self._due.values(), *([self._gathering] if self._gathering is not None else [])]
         return max(0.0, min(times, default=self._steady() + IDLE) - self._steady())
 
-    def _say(self, name: str, text: str) -> None:
-        if self._noted.get(name) != text:
-            self._noted[name] = text
-            self._note(text)
+    def _say(self, name: str, text: str) -> bool:
+        """Report a text, unless it was reported last. Whether it is new."""
+        if self._noted.get(name) == text:
+            return False
+        self._noted[name] = text
+        self._note(text)
+        return True
 
 
 def _seen(followed: Followed, image: str) -> Followed:

@@ -321,11 +321,11 @@ class Deployments:
             written = self._write(changes, why, "image policies", "image-policies")
         except (ManifestErrors, Refused, NoSuchImage, GitError, ProviderError) as error:
             cause = _first(error) if isinstance(error, ManifestErrors) else str(error)
-            self._policies.failed(changes, f"cannot be written: {cause}")
+            self._not_written(changes, why, f"cannot be written: {cause}")
             return
         outcome = written.outcome
         if outcome is Outcome.PATCH:
-            self._policies.failed(changes, f"may not be written: {written.why}; next step: {written.next_step}")
+            self._not_written(changes, why, f"may not be written: {written.why}; next step: {written.next_step}")
             return
         with self._changed:
             for change in changes:
@@ -344,6 +344,13 @@ class Deployments:
             self._links.report(event)
         if outcome is Outcome.COMMIT:
             self._links.hurry("an image policy was followed")
+
+    def _not_written(self, changes: Sequence[ImageChange], why: str, cause: str) -> None:
+        wall = int(self._wall() * SECOND)
+        for change in self._policies.failed(changes, cause):
+            message = f"image policy: {change.image} {cause}"
+            event = Event(wall, "deployment", change.key, f"write {change.image}", why, "held", message, "image policy")
+            self._links.report(event)
 
 
 def _first(error: ManifestErrors) -> str:

@@ -43,13 +43,6 @@ class Followed(World):
         self.asks += 1
         return RegistryClient(settings, lambda: 0, lambda: 0.0)
 
-    def quiet(self) -> None:
-        """Ask again, and wait until nothing more is written."""
-        commits = len(self.repository.log())
-        self.later()
-        self.until(lambda: self.policies.ask(self.service._desired, {}).pause > 1, "the policies were asked")
-        assert len(self.repository.log()) == commits
-
 
 def workload(name: str, rule: str, image: str) -> str:
     return WORKLOAD % {"name": name, "rule": rule, "image": image}
@@ -196,6 +189,10 @@ def test_without_the_right_a_policy_says_what_it_would_write(tmp_path, registry)
     with following(tmp_path, registry, {"shop": workload("shop", 'semver: "1.x"', image)}, write="") as world:
         world.until(lambda: any("may not be written" in note for note in world.notes), "the refusal is reported")
         assert "1.5.0" in world.notes[0]
+        world.later()
+        world.until(lambda: world.policies.ask(world.service._desired, {}).pause > 1, "it is asked again")
+        assert len(world.notes) == 1
+        assert [(event.object, event.outcome) for event in world.events] == [("workload/shop", "held")]
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def test_a_deployment_is_a_commit_that_comes_into_force_at_once(tmp_path: Path):
             assert time.monotonic() < deadline, host.status()["manifests"]
             time.sleep(0.1)
         assert post(port, "registry.test:5000/shop:1.5")[1]["id"] == answer["id"]
-    code, out = host.here("events")
+    code, out = host.here("events", "-o", "json")
     assert code == 0
-    assert "token of workload/shop" in out
+    assert out.count('"actor": "token of workload/shop"') == 2, out
     assert TOKEN not in out
