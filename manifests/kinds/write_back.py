@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from manifests.kinds.base import Model, unique
-from manifests.kinds.secret_ref import SecretReference
+from manifests.kinds.secret_ref import HostSecretReference
 from manifests.types.engine import AbsolutePath
 from manifests.types.errors import bad_value
 from manifests.types.fields import Items, Name, Shown
@@ -65,22 +65,22 @@ class WriteBack(Model):
         "request, which needs `forge`."
     )
     author: Author = Field(default_factory=Author, description="Author and committer of the commits.")
-    token: SecretReference | None = Field(
+    token: HostSecretReference | None = Field(
         None,
         description="Token or password that may push, for `git+https`. The token of the source is not used to write.",
     )
     username: UserName = Field("git", description="User name that is sent with the token.")
-    ssh_key: SecretReference | None = Field(
+    ssh_key: HostSecretReference | None = Field(
         None, description="Private key that may push, for `git+ssh`. The key of the source is not used to write."
     )
-    signing_key: SecretReference | None = Field(
+    signing_key: HostSecretReference | None = Field(
         None, description="Private SSH key, without a passphrase, that signs the commits. By default they are unsigned."
     )
 
     def value(self) -> values.WriteBack:
         """The value that the program reads."""
 
-        def source(given: SecretReference | None) -> SecretSource | None:
+        def source(given: HostSecretReference | None) -> SecretSource | None:
             return None if given is None else given.source()
 
         return values.WriteBack(
@@ -112,7 +112,7 @@ class Deployer(Model):
     container: Name | None = Field(
         None, description="Container whose image may change; needed when the workload has several."
     )
-    token: SecretReference = Field(
+    token: HostSecretReference = Field(
         description="Token that requests send as `Authorization: Bearer`: at least 16 characters, and different for each workload."
     )
 
@@ -122,7 +122,7 @@ class Registry(Model):
 
     server: Server = Field(description="Host of the registry as in names of images, such as registry.example.com:5000.")
     username: UserName | None = Field(None, description="User name of the login; needs `password`.")
-    password: SecretReference | None = Field(None, description="Password or token of the login; needs `username`.")
+    password: HostSecretReference | None = Field(None, description="Password or token of the login; needs `username`.")
     ca_file: AbsolutePath | None = Field(None, description="PEM certificates to trust instead of those of the system.")
     insecure: bool = Field(
         False, description="Asks over plain HTTP, without encryption. Not with a login beyond loopback."

@@ -112,7 +112,7 @@ def deploy(  # one parameter per argument and option of the command line
         change = ImageChange(key, container, image, when)
         if isinstance(place, GitUrl):
             return _to_source(place, options, change, reason)
-        written = _in_place(key, place, options.instance, change)
+        written = _in_place(key, place, options, change)
     except NoSuchWorkload as error:
         raise _unknown(key, error.desired) from None
     except NoSuchImage as error:
@@ -152,7 +152,7 @@ def _when(at: str, delay: int | None, allow_past: bool) -> When:
     return When(at, delay)
 
 
-def _in_place(key: str, path: Path, instance: Path | None, change: ImageChange) -> Result:
+def _in_place(key: str, path: Path, options: Options, change: ImageChange) -> Result:
     """Replace the file of the workload, after all manifests were checked with the edit.
 
     Raises:
@@ -161,7 +161,7 @@ def _in_place(key: str, path: Path, instance: Path | None, change: ImageChange) 
         ProviderError: the file cannot be read or replaced.
         click.UsageError: there is no such workload or container.
     """
-    sources = Location(path, instance).read()
+    sources = Location(path, options.instance, environment=options.env).read()
     edit = edited(sources, [change])
     file = Path(sources.tree.root, edit.names[0][0]).resolve()
     warnings = tuple(warning.render() for warning in edit.warnings)
@@ -175,7 +175,7 @@ def _in_place(key: str, path: Path, instance: Path | None, change: ImageChange) 
 def _to_source(url: GitUrl, options: Options, change: ImageChange, reason: str) -> Exit:
     """Write the change to a git source, and report what became of it."""
     host = SystemClock()
-    writer = Writer(url, options.instance, options.state_dir, lambda: host.now().wall / SECOND)
+    writer = Writer(url, options.instance, options.state_dir, options.env, lambda: host.now().wall / SECOND)
     with on_resolve(SECRETS.add):
         written = writer.write([change], reason, f"reconcile deploy by {current_user()}")
     view = options.view

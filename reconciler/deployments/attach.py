@@ -79,7 +79,7 @@ def attach(
 
         return RegistryClient(registry, time.monotonic_ns, wall)
 
-    writer = Writer(location.path, location.instance_file, location.state, wall)
+    writer = Writer(location.path, location.instance_file, location.state, location.environment, wall)
     links = Links(report, lambda reason: later(lambda: loop.hurry(reason)), said)
     policies = Policies(connect, time.monotonic, lambda text: later(lambda: note(text)))
     return Deployments(writer.write, RecordFile(state, note), links, wall, policies)

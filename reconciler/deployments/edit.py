@@ -9,10 +9,12 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from manifests.load import Sources
+from manifests.places import Places
 from manifests.problems import Problem
 from manifests.source.directory import with_contents
 from manifests.types.durations import Duration
-from manifests.values.desired import Desired, Workload
+from manifests.values.desired import Container, Desired, Workload
+from manifests.values.image_ref import parse_image
 from manifests.yaml.edit import Change, Put, Rename, edit, find
 from manifests.yaml.read import Document
 from manifests.yaml.text import Refused
@@ -104,13 +106,12 @@ def edited(sources: Sources, changes: Sequence[ImageChange]) -> Edited:
         workload = next((known for known in desired.workloads if known.key == change.key), None)
         if workload is None:
             raise NoSuchWorkload(change.key, desired)
-        name = workload.where.file
-        if os.path.isabs(name):
-            raise Refused(f"{change.key} is declared in the local document {name}", "edit it by hand")
+        container = _container(change.container, workload)
+        name = _file(sources, workload, container)
         document = find(name, after[name], "Workload", workload.name) if name in after else None
         if document is None:
             raise Refused(f"{name} was changed meanwhile", "try again")
-        index, container, old = _image(document, change.container, workload)
+        index, old = _image(document, container, workload)
         names.append((name, container))
         if change.expected and old not in {change.expected, change.image}:
             continue
@@ -122,23 +123,53 @@ def edited(sources: Sources, changes: Sequence[ImageChange]) -> Edited:
     if files:
         contents = {name: data for name, (_, data) in files.items()}
         desired, warnings = tree.resolve_with_warnings(replace(sources, tree=with_contents(sources.tree, contents)))
+        _check_reached(desired, images)
     return Edited(files, tuple(images), desired, warnings, tuple(names))
 
 
-def _image(document: Document, container: str, workload: Workload) -> tuple[int, str, str]:
-    """The container's place in the list of the template, its name and its image."""
+def _containers(workload: Workload) -> tuple[Container, ...]:
+    return workload.template.container, *workload.template.sidecars
+
+
+def _container(name: str, workload: Workload) -> str:
+    """The name of the container that is meant."""
+    names = [container.name for container in _containers(workload)]
+    if name and name not in names:
+        raise NoSuchImage(f"{workload.key} has no container '{name}'", f"its containers: {', '.join(names)}")
+    if not name and len(names) > 1:
+        raise NoSuchImage(f"{workload.key} has several containers", f"name one of: {', '.join(names)}")
+    return name or names[0]
+
+
+def _file(sources: Sources, workload: Workload, container: str) -> str:
+    """The file where the image stands: of the environment where that sets it, else of the base, which all environments share."""
+    if os.path.isabs(workload.where.file):
+        raise Refused(f"{workload.key} is declared in the local document {workload.where.file}", "edit it by hand")
+    if not sources.tree.environment:
+        return workload.where.file
+    places = Places(sources.tree.base, sources.tree.overlay)
+    return places.of(workload.where, f"containers[{container}].image").file
+
+
+def _check_reached(desired: Desired, images: Sequence[Changed]) -> None:
+    """Raise Refused when an image that was written is not the one that the manifests give the container then."""
+    for changed in images:
+        workload = next((known for known in desired.workloads if known.key == changed.key), None)
+        found = {} if workload is None else {known.name: known.engine.image for known in _containers(workload)}
+        if str(parse_image(found.get(changed.container) or "none")) != str(parse_image(changed.new)):
+            cause = f"the image of container {changed.container} of {changed.key} also stands in another document"
+            raise Refused(cause, "edit the manifests by hand")
+
+
+def _image(document: Document, container: str, workload: Workload) -> tuple[int, str]:
+    """The container's place in the list of its document, and its image there."""
     value: Any = document.value
     containers = value["spec"]["template"]["spec"]["containers"]
-    names = [str(declared.get("name", "")) for declared in containers]
-    if container and container not in names:
-        raise NoSuchImage(f"{workload.key} has no container '{container}'", f"its containers: {', '.join(names)}")
-    if not container and len(names) > 1:
-        raise NoSuchImage(f"{workload.key} has several containers", f"name one of: {', '.join(names)}")
-    index = names.index(container) if container else 0
+    index = next(at for at, declared in enumerate(containers) if declared.get("name") == container)
     if "image" not in containers[index]:
         hint = "it runs a local program; edit its command in the manifest"
-        raise NoSuchImage(f"container '{names[index]}' of {workload.key} has no image", hint)
-    return index, names[index], str(containers[index]["image"])
+        raise NoSuchImage(f"container '{container}' of {workload.key} has no image", hint)
+    return index, str(containers[index]["image"])
 
 
 def _times(document: Document, when: When) -> list[Change]:

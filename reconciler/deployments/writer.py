@@ -14,7 +14,7 @@ from pathlib import Path
 from time import monotonic_ns
 
 from manifests.kinds.source import Source
-from manifests.load import Sources, declared_source
+from manifests.load import Sources, declared_instance
 from manifests.problems import ManifestErrors
 from manifests.source.git_url import GitUrl
 from manifests.values.desired import Desired
@@ -90,13 +90,14 @@ class Writer:
     """Writes to one source.
 
     Attributes:
-        path, instance_file, state: the source, local documents and state directory of the command line.
+        path, instance_file, state, environment: of the command line, as in `Location`.
         wall: seconds since 1970.
     """
 
     path: Given
     instance_file: Path | None
     state: Path | None
+    environment: str | None
     wall: Callable[[], float]
 
     def write(self, changes: Sequence[ImageChange], reason: str, who: str, branch: str = "") -> Written:
@@ -121,7 +122,7 @@ class Writer:
         raise Unavailable(f"the branch moved {TRIES} times while the change was written", "try again")
 
     def _once(self, changes: Sequence[ImageChange], reason: str, who: str, branch: str) -> Written:
-        location = Location(self.path, self.instance_file, self.state)
+        location = Location(self.path, self.instance_file, self.state, self.environment)
         sources = location.read()
         reader = location.reader
         if reader is not None and reader.problem is not None:
@@ -196,9 +197,10 @@ def _source(sources: Sources, url: GitUrl) -> Source | None:
     if sources.local is None:
         return None
     try:
-        source = declared_source(sources.local)
+        spec = declared_instance(sources.local)
     except ManifestErrors:
         return None
+    source = None if spec is None else spec.source
     return source if source is not None and source.parsed.remote == url.remote else None
 
 

@@ -51,7 +51,7 @@ class World:
         self.notes: list[str] = []
         self.hurried: list[str] = []
         self.url = parse(repository.url)
-        self.writer = Writer(self.url, repository.local, self.state, wall)
+        self.writer = Writer(self.url, repository.local, self.state, None, wall)
         links = Links(self.events.append, self.hurried.append, self.notes.append)
         self.seconds = 0.0
         self.policies = Policies(connect, lambda: self.seconds, self.notes.append, gather)

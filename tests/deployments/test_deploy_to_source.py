@@ -231,3 +231,34 @@ def test_over_https_only_the_push_has_the_token_that_writes(repository, reconcil
             assert READS not in done.out + done.err
             assert WRITES not in done.out + done.err
         assert repository.show() == EDITED
+
+
+STAGING = """\
+apiVersion: reconciler/v1
+kind: Workload
+metadata: {name: shop}
+spec:
+  template:
+    spec:
+      containers:
+        - name: shop
+          image: registry.test:5000/shop:1.3
+"""
+
+
+def test_the_image_is_written_where_the_environment_has_it(repository, reconcile):
+    repository.upstream.commit(
+        {
+            "prod/environments/staging/shop.yaml": STAGING,
+            "prod/environments/live/shop.yaml": STAGING[: STAGING.index("  template")] + "  minReadySeconds: 1\n",
+        }
+    )
+    repository.declare("env: staging, writeBack: {mode: commit}")
+    done = deploy(reconcile, repository, "-o", "json")
+    assert done.code == 0, done.err
+    assert done.document["file"] == "environments/staging/shop.yaml"
+    assert repository.show("main:prod/environments/staging/shop.yaml") == STAGING.replace("1.3", "1.5")
+    assert repository.show() == SHOP
+    repository.declare("env: live, writeBack: {mode: commit}")
+    assert deploy(reconcile, repository).code == 0
+    assert repository.show() == EDITED
