@@ -202,8 +202,15 @@ def load_with_warnings(
         check_files: check encrypted files of the tree that references name, without decrypting them.
     """
     sources = Location(path, instance_file, environment=environment).read()
+    return resolve_with_warnings(
+        replace(sources, tree=with_contents(sources.tree, edited or {})), check_files=check_files
+    )
+
+
+def resolve_with_warnings(sources: Sources, *, check_files: bool = False) -> tuple[Desired, tuple[Problem, ...]]:
+    """As `resolve`, with warnings; see `load_with_warnings`."""
     resolved = resolve_sources(
-        replace(sources, tree=with_contents(sources.tree, edited or {})),
+        sources,
         settings_model=registry.settings_model,
         known_types=registry.known_types,
         template_support=registry.template_support,

@@ -370,6 +370,10 @@ class _SourceWake(Wake):
 
 async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -> Exit:
     """Keep converging until a signal ends it. Arguments and errors as `run_once`."""
+    # Imported here: only a daemon writes images, and the clients of git and forges cost start-up time.
+    from reconciler.deployments.attach import Attached  # noqa: PLC0415
+    from reconciler.deployments.attach import attach as attach_deployments  # noqa: PLC0415
+
     host = SystemClock()
     start = start_manifests(location, host, stored=True, take_over=intent.take_over)
     loaded = start.desired
@@ -432,6 +436,7 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
             ),
             location.environment,
         )
+        attached = Attached(reviewer)
         parts = Parts(
             desired=desired,
             providers=providers,
@@ -445,7 +450,7 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
             remembered=_zones(loaded),
             approve=intent.approve,
             who=intent.who,
-            monitor=reviewer,
+            monitor=attached,
             files=files,
             booted=clock.booted,
             before=before,
@@ -463,6 +468,8 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
                 aio.call_soon_threadsafe(report, text)
 
         reviewer.happened = happened
+
+        deployments = attached.deployments = attach_deployments(loop, location, state, clock, warn)
         stop = asyncio.Event()
         triggers = [
             asyncio.create_task(FileTrigger(watched, _SourceWake(loop), clock).run(stop))
@@ -471,7 +478,7 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
         ]
         beside = (
             *triggers,
-            asyncio.create_task(serve(loop.pushing, credentials, warn, monitoring.pushed)),
+            asyncio.create_task(serve(loop.pushing, credentials, warn, monitoring.pushed, deployments)),
             asyncio.create_task(serve_metrics(monitoring, warn)),
             asyncio.create_task(serve_webhook(loop.webhook, warn, monitoring.hooked)),
             asyncio.create_task(beat(monitoring, manager, lambda: loop.stopping is not None)),
@@ -484,6 +491,7 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
             stop.set()
             reviewer.close()
             recorder.close()
+            deployments.close()
             notifier.close()
             for task in beside:
                 task.cancel()

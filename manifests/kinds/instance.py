@@ -13,6 +13,7 @@ from manifests.kinds.secret_programs import Decryption, SecretCommand
 from manifests.kinds.secret_ref import SecretReference
 from manifests.kinds.secret_rule import SecretRule
 from manifests.kinds.source import Source
+from manifests.kinds.write_back import Deployer, ImagePolicies
 from manifests.types.durations import Duration
 from manifests.types.errors import bad_value
 from manifests.types.fields import InstanceId, Interval, Items, Name, Shown
@@ -164,6 +165,27 @@ class InstanceSpec(Model):
         if self.reviews is None or not missing:
             return self
         raise bad_value(f"reviews need {missing[0]}", f"add {missing[0]}, or remove reviews", at=("reviews",))
+
+    deployments: Annotated[Items[Deployer], unique("deployment", "workload", "container")] = Field(
+        (),
+        description="Tokens for `POST /v1/deployments` on the push listener, each for one workload. Only in a local document "
+        "(`--instance`); by default none.",
+    )
+    image_policies: ImagePolicies | None = Field(
+        None,
+        description="Allows `imagePolicies` of workloads. Only in a local document (`--instance`); by default no registry is asked.",
+    )
+
+    @model_validator(mode="after")
+    def _written(self) -> Self:
+        write_back = None if self.source is None else self.source.write_back
+        if write_back is not None and write_back.mode == "mergeRequest" and self.forge is None:
+            cause = "writeBack: {mode: mergeRequest} needs a forge to open merge requests"
+            raise bad_value(cause, "add forge", at=("source", "writeBack", "mode"))
+        if self.deployments and self.push is None:
+            hint = "write push: {} for the socket, or push: {tcp: {listen: ADDRESS:PORT}}"
+            raise bad_value("deployments need the push listener", hint, at=("deployments",))
+        return self
 
 
 class Instance(Manifest):

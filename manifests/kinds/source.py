@@ -11,6 +11,7 @@ from manifests.kinds.base import Model
 from manifests.kinds.secret_ref import HostSecretReference
 from manifests.kinds.verify import Verify
 from manifests.kinds.webhook import Webhook
+from manifests.kinds.write_back import WriteBack
 from manifests.source.directory import ENVIRONMENT_NAME, ENVIRONMENTS
 from manifests.source.git_url import BadUrl, GitUrl, parse
 from manifests.types.durations import Duration
@@ -91,6 +92,10 @@ class Source(Model):
         None,
         description="Listener on which the forge reports pushes, so that the next poll comes at once. By default there is none.",
     )
+    write_back: WriteBack | None = Field(
+        None,
+        description="How `deploy`, deployments and image policies write to the repository. By default they have no right to, and give a patch.",
+    )
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -106,6 +111,8 @@ class Source(Model):
             given = [name for name, value in (("token", self.token), ("caFile", self.ca_file)) if value]
             if given:
                 raise bad_value(f"{given[0]} does nothing for git+{scheme}", "remove it", at=(given[0],))
+        if self.write_back is not None:
+            self.write_back.check(scheme)
         return self
 
     @property

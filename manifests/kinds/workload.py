@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 from manifests.kinds.adopt import Adopt
 from manifests.kinds.base import Manifest, Model, unique
 from manifests.kinds.drift import Drift as DriftRules
+from manifests.kinds.image_policy import ImagePolicy
 from manifests.kinds.pod import PodTemplate
 from manifests.kinds.rollout import Rollout
 from manifests.types.durations import MINUTE, Duration
@@ -166,6 +167,10 @@ class WorkloadSpec(Model):
     drift: DriftRules = Field(
         default_factory=DriftRules,
         description="What is done about fields of containers that moved while the manifests did not.",
+    )
+    image_policies: Annotated[Items[ImagePolicy], unique("policy", "container")] = Field(
+        (),
+        description="Which newer images of containers are written into the manifest. Needs `imagePolicies` in the Instance.",
     )
     adopt: Adopt | None = Field(None, description="Running foreign containers to take over as replicas.")
     push: Push | None = Field(

@@ -10,6 +10,7 @@ from manifests.resolve.references import Scope
 from manifests.types.listen import split_address
 from manifests.values import desired
 from manifests.values.secret_sources import Decryption, SecretPrograms, SecretSource
+from manifests.values.write_back import Deployer, Writing
 
 EXAMPLE = """\
 apiVersion: reconciler/v1
@@ -47,6 +48,7 @@ def instance(scope: Scope) -> desired.Instance | None:
         reviews=None if spec.reviews is None else spec.reviews.value(),
         secret_programs=secret_programs(spec, local=declared[0].local),
         source_secrets=_source_secrets(spec),
+        writing=_writing(spec),
     )
 
 
@@ -62,6 +64,15 @@ def _source_secrets(spec: InstanceSpec) -> tuple[SecretSource, ...]:
     """The credentials of the git source."""
     references = () if spec.source is None else (spec.source.token, spec.source.ssh_key)
     return tuple(reference.source() for reference in references if reference is not None)
+
+
+def _writing(spec: InstanceSpec) -> Writing:
+    """How this instance changes its manifests."""
+    write_back = None if spec.source is None or spec.source.write_back is None else spec.source.write_back.value()
+    deployers = tuple(
+        Deployer(given.workload, given.token.source(), given.container or "") for given in spec.deployments
+    )
+    return Writing(write_back, deployers, None if spec.image_policies is None else spec.image_policies.value())
 
 
 def _metrics(declared: Declared, scope: Scope, manifest: kinds.Instance) -> desired.MetricsListener | None:

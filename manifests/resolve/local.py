@@ -79,6 +79,8 @@ def _check_no_rules(declared: Declared, instance: kinds.Instance, scope: Scope) 
         ("forge", spec.forge),
         ("reviews", spec.reviews),
         ("source", spec.source),
+        ("deployments", spec.deployments),
+        ("imagePolicies", spec.image_policies),
     )
     for field, given in fields:
         if given:

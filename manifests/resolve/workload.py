@@ -11,6 +11,7 @@ from manifests.kinds.validate import Declared
 from manifests.kinds.workload import Availability, Drain, WorkloadSpec
 from manifests.problems import Code
 from manifests.resolve import rollout
+from manifests.resolve.image_policies import image_policies
 from manifests.resolve.pod import TemplateSupport, check_support, template
 from manifests.resolve.push import push
 from manifests.resolve.references import Scope
@@ -57,6 +58,7 @@ def workload(declared: Declared, scope: Scope, instance_id: str, support: Templa
         adopt=_adopt(declared, scope, manifest),
         env_origins=files.origins,
         drift=_drift(scope, spec),
+        image_policies=image_policies(declared, scope, manifest),
         where=declared.document.where,
     )
 

@@ -13,6 +13,7 @@ from manifests.problems import NOWHERE, Where
 from manifests.values.dns import DNSPolicy, HealthCheck, Record, RecordList
 from manifests.values.drift import DEFAULT_DRIFT, DriftRules
 from manifests.values.files import FileContents, FilesVolume
+from manifests.values.image_policy import ImagePolicy
 from manifests.values.limits import (
     DEFAULT_ESCALATION,
     DEFAULT_MASS_FAILURE,
@@ -32,6 +33,7 @@ from manifests.values.reviews import Reviews
 from manifests.values.rollouts import DEFAULT_ROLLOUT, Rollout, Strategy
 from manifests.values.secret_sources import NO_PROGRAMS, SecretPrograms, SecretSource
 from manifests.values.traffic import DEFAULT_PANIC, Panic, Ramp
+from manifests.values.write_back import NOT_WRITING, Writing
 
 SECOND = 1_000_000_000
 """Nanoseconds in a second: the unit of every duration and instant inside the program."""
@@ -221,7 +223,7 @@ class Workload:
     template has a host port or an exclusive volume. `forbidden` is why the policy of the Guard does not allow the workload, which was in
     force before: what runs is kept, and nothing is created; empty = it is allowed. `restart_only` is never declared: the core sets it on a group of foreign
     containers that are only restarted for their health. `env_origins` says which variables are from an `envFile`: (container, variable,
-    `file:line`).
+    `file:line`). `image_policies` are the newer images that are looked for.
     """
 
     key: str
@@ -245,6 +247,7 @@ class Workload:
     where: Where = NOWHERE
     forbidden: str = ""
     drift: DriftRules = DEFAULT_DRIFT
+    image_policies: tuple[ImagePolicy, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.nodes, Nodes):
@@ -384,7 +387,8 @@ class Instance:
 
     With `enhanced_liveness` foreign containers whose labels ask for it are restarted for their health.
     `allow_addresses` are special networks, such as loopback, that health checks of names may probe. `secret_programs` are what gives
-    secrets by commands and decryption. `source_secrets` are the credentials of the git source.
+    secrets by commands and decryption. `source_secrets` are the credentials of the git source. `writing` says how images are written
+    into the manifests.
     """
 
     id: str
@@ -401,6 +405,7 @@ class Instance:
     reviews: Reviews | None = None
     secret_programs: SecretPrograms = NO_PROGRAMS
     source_secrets: tuple[SecretSource, ...] = ()
+    writing: Writing = NOT_WRITING
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,15 @@ class Reply:
         return "; ".join(str(part) for part in parts if part)[:SHOWN]
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer that is not judged: its status, its headers in lower case, and its octets."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
 class Refused(Rejected):
     """The server refuses the credentials: with 401 the token, with 403 what was asked for."""
 
@@ -119,6 +128,26 @@ class API:
         """
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         return self._call(method, target, path, headers, content)
+
+    def ask(self, target: str, method: str, path: str, headers: Mapping[str, Secret], accept: str) -> Answer:
+        """GET or HEAD, for a caller that reads headers and refusals itself, as those of a registry's login.
+
+        Raises:
+            Unreachable: no connection, no whole answer, a failure of the server (5xx), or it asks to wait (429, 503).
+            Rejected: a redirect.
+        """
+        self._check_patience(target)
+        sent = {name: _header(target, name, secret) for name, secret in headers.items()}
+        sent |= {"Accept": accept, "Accept-Encoding": "identity"}
+        try:
+            status, answer_headers, answer = self._exchange(method, path, sent, None)
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
+            raise Unreachable(target, f"no connection to {self._url}: {_text(error)}") from None
+        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
+            raise Unreachable(target, f"no usable answer from {self._url}: {_text(error)}") from None
+        if status not in (401, 403):
+            self._judged(target, False, status if status != 200 else 204, answer_headers, answer)
+        return Answer(status, {name.lower(): value for name, value in answer_headers.items()}, answer)
 
     def close(self) -> None:
         """Close connections. May be called twice, and the API used again."""

@@ -1,10 +1,9 @@
 """`reconcile deploy KEY --image REF`: writes an image and its activation time into the manifest, so that git stays authoritative.
 
-The command only changes the file; a run of `reconcile` does the rest. It checks all manifests with the edit before it replaces
+The command changes the file, or writes to the git source (`reconciler/deployments/`); a run of `reconcile` does the rest. It checks all manifests with the edit before it replaces
 the file, so that a running daemon never reads an invalid edit.
 """
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +12,6 @@ import click
 from pydantic_core import PydanticCustomError
 
 from manifests.problems import ManifestErrors
-from manifests.source.directory import ENVIRONMENTS, SourceTree
 from manifests.source.git_url import GitUrl
 from manifests.source.identity import identity_of
 from manifests.types.durations import Duration
@@ -21,64 +19,61 @@ from manifests.types.moments import parse_moment
 from manifests.values.desired import SECOND, Desired, Workload
 from manifests.values.image_ref import parse_image
 from manifests.values.rollouts import STAGED, format_moment
-from manifests.yaml.edit import Change, Put, Rename, edit, find
-from manifests.yaml.read import Document
 from manifests.yaml.text import Refused
 from providers.errors import ProviderError
 from providers.lib import files
-from reconciler import tree
-from reconciler.cli.given import GivenType
+from providers.lib.secrets import on_resolve
+from reconciler.cli.given import given, path_argument
+from reconciler.cli.inbox import current_user
 from reconciler.cli.objects import Known, of_desired, unknown_object
 from reconciler.cli.options import DurationType, Options, common_options, instance_option, usage_error
 from reconciler.cli.render.times import short
+from reconciler.deployments.edit import ImageChange, NoSuchImage, NoSuchWorkload, When, edited
+from reconciler.deployments.writer import Outcome, Writer
 from reconciler.exits import Exit
+from reconciler.git.errors import GitError
 from reconciler.shell.clock import SystemClock
-
-_TEMPLATE = ("spec", "template", "spec", "containers")
-_AT = ("spec", "rollout", "activateAt")
-_DELAY = ("spec", "rollout", "activationDelay")
+from reconciler.shell.secrets import SECRETS
+from reconciler.tree import Location
 
 
-class When(NamedTuple):
-    """When the image may be activated: a time as written, or a delay (ns); neither: as the manifest says."""
-
-    at: str = ""
-    delay: int | None = None
-
-
-class Written(NamedTuple):
-    """An edit: the file, its contents before and after, the manifests with the edit, and warnings about them."""
+class Result(NamedTuple):
+    """An edit as it is reported: the file, the manifests with the edit, whether anything changed, and warnings."""
 
     file: Path
-    before: bytes
-    after: bytes
     desired: Desired
+    changed: bool
     warnings: tuple[str, ...]
 
 
 @click.command(
     epilog="""\b
-PATH is the directory of the manifests, by default the current one. Comments and layout of
-the file stay. An edit that would change more than the image and the time is refused.
+PATH is the directory of the manifests or the address of a git source; by default the source
+of --instance, else the current directory. A git source gets one commit on its branch, or a
+merge request, as spec.source.writeBack in local documents allows; without that right the
+patch is printed. Comments and layout of the file stay. An edit that would change more than the image and the time is refused.
 Without --activate-at and --activate-in, the time in the manifest applies. A time in a
 manifest that has passed is due; an --activate-at that has passed needs --now. In a git
 work tree, commit and push the change.
 
 \b
-Exit codes: 0 written or already up to date, 3 the manifests would be invalid, 7 edit the
-file by hand, 64 no such workload or container. With any other code than 0 the file is
-unchanged.
+Exit codes: 0 written or already up to date, 1 the source cannot be written now, 3 the
+manifests would be invalid, 7 edit the file by hand, or apply the printed patch, 8 the source
+cannot be read, 64 no such workload or container. With any other code than 0 nothing is
+changed.
 
 \b
 Examples:
   reconcile deploy workload/web manifests/ --image registry.example.com/shop/web:1.5
   reconcile deploy workload/web --image web:1.5 --container web --activate-in 2m
+  reconcile deploy workload/web --instance /etc/reconciler --image web:1.5 --reason 'issue 12'
   reconcile deploy workload/web --image web:1.5 --activate-at 2030-01-31T22:00:00+01:00 -o json
 """,
 )
 @click.argument("key")
-@click.argument("path", type=GivenType(), default=Path())
+@path_argument
 @click.option("--image", required=True, metavar="REF", help="The image, with a tag or a digest.")
+@click.option("--reason", default="", metavar="TEXT", help="Why, for the message of a commit; only with a git source.")
 @click.option("--container", default="", metavar="NAME", help="The container; required when there are several.")
 @click.option(
     "--activate-at", default="", metavar="TIME", help="Earliest activation time, such as 2030-01-31T22:00:00Z."
@@ -94,9 +89,10 @@ Examples:
 @common_options
 def deploy(  # one parameter per argument and option of the command line
     key: str,
-    path: Path | GitUrl,
+    path: Path | GitUrl | None,
     image: str,
     container: str,
+    reason: str,
     activate_at: str,
     activate_in: int | None,
     now: bool,
@@ -104,9 +100,6 @@ def deploy(  # one parameter per argument and option of the command line
 ) -> Exit:
     """Write an image into the manifest of KEY (workload/web) below PATH."""
     options, key = Options.of(raw), key.lower()
-    if not isinstance(path, Path):
-        hint = "give the directory of a checkout, then commit and push the change"
-        raise usage_error("deploy writes a file, and PATH is the address of a git source", hint)
     when = _when(activate_at, activate_in, now)
     try:
         parse_image(image)
@@ -115,16 +108,26 @@ def deploy(  # one parameter per argument and option of the command line
     if not key.startswith("workload/"):
         raise usage_error(f"'{key}' is not a workload", "give a workload, such as workload/web")
     try:
-        written = _edited(key, path, options, image, container, when)
-        if written.after != written.before:
-            files.replace(key, written.file, written.after, written.before)
+        place = given(path, options) or Path()
+        change = ImageChange(key, container, image, when)
+        if isinstance(place, GitUrl):
+            return _to_source(place, options, change, reason)
+        written = _in_place(key, place, options, change)
+    except NoSuchWorkload as error:
+        raise _unknown(key, error.desired) from None
+    except NoSuchImage as error:
+        raise usage_error(error.cause, error.next_step.replace("name one of", "add --container with one of")) from None
     except Refused as error:
         return _failed(options, Exit.MANUAL, [error.cause], error.next_step)
     except ManifestErrors as error:
+        if error.of_source:
+            raise
         problems = [line for problem in error.problems if not problem.is_warning for line in problem.lines()]
         return _failed(options, Exit.INVALID, problems, "the file is unchanged")
     except ProviderError as error:
         return _failed(options, Exit.ERROR, [error.cause], error.next_step)
+    except GitError as error:
+        return _failed(options, Exit.ERROR, [error.cause], error.hint)
     return _report(options, key, written, image)
 
 
@@ -149,88 +152,86 @@ def _when(at: str, delay: int | None, allow_past: bool) -> When:
     return When(at, delay)
 
 
-def _edited(key: str, path: Path, options: Options, image: str, container: str, when: When) -> Written:
-    """The edit, checked with all manifests and not yet written.
+def _in_place(key: str, path: Path, options: Options, change: ImageChange) -> Result:
+    """Replace the file of the workload, after all manifests were checked with the edit.
 
     Raises:
         ManifestErrors: the manifests are invalid, before or after the edit.
         Refused: the edit would change more than it should.
-        ProviderError: the file cannot be read.
+        ProviderError: the file cannot be read or replaced.
         click.UsageError: there is no such workload or container.
     """
-    instance, environment = options.instance, options.env
-    desired, _ = tree.load_with_warnings(path, instance, environment=environment)
-    workload = _workload(key, desired)
-    name = _file_of(workload, tree.Location(path, instance, environment=environment).read().tree)
-    if os.path.isabs(name):
-        raise Refused(f"{key} is declared in the local document {name}", "edit it by hand")
-    file = Path(desired.root, name).resolve()
-    before = files.read(key, file)
-    if before is None:
-        raise Refused(f"{file} was removed meanwhile", "try again")
-    document = find(name, before, "Workload", workload.name)
-    if document is None:
-        raise Refused(f"{file} was changed meanwhile", "try again")
-    changes: list[Change] = [Put((*_TEMPLATE, _index(document, container, workload), "image"), image)]
-    after = edit(name, before, "Workload", workload.name, [*changes, *_times(document, when)])
-    new, warnings = tree.load_with_warnings(path, instance, {name: after}, environment=environment)
-    return Written(file, before, after, new, tuple(warning.render() for warning in warnings))
+    sources = Location(path, options.instance, environment=options.env).read()
+    edit = edited(sources, [change])
+    file = Path(sources.tree.root, edit.names[0][0]).resolve()
+    warnings = tuple(warning.render() for warning in edit.warnings)
+    for _, (before, after) in edit.files.items():
+        if files.read(key, file) != before:
+            raise Refused(f"{file} was changed meanwhile", "try again")
+        files.replace(key, file, after, before)
+    return Result(file, edit.desired, bool(edit.files), warnings)
 
 
-def _file_of(workload: Workload, read: SourceTree) -> str:
-    """The file to edit: that of the environment, where there is one. Raises Refused when only the base has the workload."""
-    name = workload.where.file
-    if not read.environment or os.path.isabs(name) or name.startswith(f"{ENVIRONMENTS}/{read.environment}/"):
-        return name
-    for file in read.overlay:
-        document = find(file.name, file.data, "Workload", workload.name)
-        value: Any = None if document is None else document.value
-        try:
-            if value is not None and value["spec"]["template"]["spec"]["containers"]:
-                return file.name
-        except (KeyError, TypeError):
-            continue  # it changes other fields
-    cause = f"the image of {workload.key} is in {name}, which all environments share"
-    step = f"add the container with its image to {ENVIRONMENTS}/{read.environment}; or deploy without --env to change all environments"
-    raise Refused(cause, step)
+def _to_source(url: GitUrl, options: Options, change: ImageChange, reason: str) -> Exit:
+    """Write the change to a git source, and report what became of it."""
+    host = SystemClock()
+    writer = Writer(url, options.instance, options.state_dir, options.env, lambda: host.now().wall / SECOND)
+    with on_resolve(SECRETS.add):
+        written = writer.write([change], reason, f"reconcile deploy by {current_user()}")
+    view = options.view
+    code = Exit.MANUAL if written.outcome is Outcome.PATCH else Exit.OK
+    name, container = written.edit.names[0]
+    said = {
+        Outcome.UNCHANGED: f"{name} has this image already at commit {written.commit}",
+        Outcome.COMMIT: f"commit {written.commit} is pushed to {written.ref}",
+        Outcome.MERGE_REQUEST: f"merge request {written.url} is open, from {written.ref}",
+        Outcome.PATCH: f"nothing is written: {written.why}",
+    }[written.outcome]
+    if view.json:
+        view.document(
+            {
+                "exit_code": int(code),
+                "success": code is Exit.OK,
+                "message": said,
+                "object": change.key,
+                "container": container,
+                "image": change.image,
+                "file": name,
+                "changed": written.outcome in {Outcome.COMMIT, Outcome.MERGE_REQUEST},
+                "outcome": written.outcome.value,
+                "commit": written.commit or None,
+                "ref": written.ref or None,
+                "merge_request": written.url or None,
+                "patch": written.patch or None,
+                "revision": _workload(change.key, written.edit.desired).template.revision,
+                "next_step": written.next_step or None,
+                "warnings": [warning.render() for warning in written.edit.warnings],
+            }
+        )
+        return code
+    for warning in written.edit.warnings:
+        view.err(*warning.render().split("\n"))
+    if written.patch:
+        view.patch(written.patch)
+        view.err(f"{change.key}: {said}", f"next step: {written.next_step}")
+        view.err(f"result: {code.sentence} (exit {int(code)})")
+        return code
+    for changed in written.images:
+        view.out(f"{changed.key}, container {changed.container}: {changed.old} -> {changed.new}")
+    view.out(f"{change.key}: {said}")
+    return code
 
 
 def _workload(key: str, desired: Desired) -> Workload:
     for workload in desired.workloads:
         if workload.key == key:
             return workload
+    raise _unknown(key, desired)
+
+
+def _unknown(key: str, desired: Desired) -> click.UsageError:
     known = {name for name in of_desired(desired) if name.startswith("workload/") and name.count("/") == 1}
-    raise unknown_object(key, Known(frozenset(known), frozenset()))
-
-
-def _index(document: Document, container: str, workload: Workload) -> int:
-    """The container's index in the list of the template."""
-    value: Any = document.value
-    containers = value["spec"]["template"]["spec"]["containers"]
-    names = [str(declared.get("name", "")) for declared in containers]
-    if container and container not in names:
-        raise usage_error(f"{workload.key} has no container '{container}'", f"its containers: {', '.join(names)}")
-    if not container and workload.template.sidecars:
-        every = [each.name for each in (workload.template.container, *workload.template.sidecars)]
-        raise usage_error(f"{workload.key} has several containers", f"add --container with one of: {', '.join(every)}")
-    index = names.index(container) if container else 0
-    if "image" not in containers[index]:
-        hint = f"it runs a local program, or its image is in another file; edit {document.file} by hand"
-        raise usage_error(f"container '{names[index]}' of {workload.key} has no image", hint)
-    return index
-
-
-def _times(document: Document, when: When) -> list[Change]:
-    """The changes that write the time into `rollout`; it replaces the field of the other kind of time."""
-    if not when.at and when.delay is None:
-        return []
-    value: Any = document.value
-    rollout = value["spec"].get("rollout") or {}
-    field, text = (_AT, when.at) if when.at else (_DELAY, str(Duration(when.delay or 0)))
-    other = _DELAY if when.at else _AT
-    if other[-1] in rollout and field[-1] not in rollout:
-        return [Rename(other, field[-1], text)]
-    return [Put(field, text)]
+    return unknown_object(key, Known(frozenset(known), frozenset()))
 
 
 def _activation(workload: Workload, now: int) -> str:
@@ -242,10 +243,10 @@ def _activation(workload: Workload, now: int) -> str:
     return format_moment(wall if rollout.activate_at else wall // SECOND * SECOND)
 
 
-def _report(options: Options, key: str, written: Written, image: str) -> Exit:
+def _report(options: Options, key: str, written: Result, image: str) -> Exit:
     workload, now = _workload(key, written.desired), SystemClock().now().wall
     activation = _activation(workload, now)
-    changed = written.after != written.before
+    changed = written.changed
     due = workload.rollout.activate_at
     if not changed:
         message = f"{written.file} is already up to date"

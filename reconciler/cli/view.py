@@ -76,6 +76,10 @@ class View:
         """Write a Markdown document to standard output. Its text from outside is escaped already; secrets are masked here."""
         _write(sys.stdout, masked(text).removesuffix("\n"))
 
+    def patch(self, text: str) -> None:
+        """Write a patch of manifests to standard output as it is, but for secrets: YAML allows no control characters in them."""
+        _write(sys.stdout, masked(text).removesuffix("\n"))
+
     def record(self, value: Mapping[str, Any], indent: int | None = None) -> None:
         """Write one JSON object to standard output: instants as text, and letters escaped where the output is not UTF-8."""
         from reconciler.shell.report.instants import instants_as_text  # noqa: PLC0415  (not needed for text)

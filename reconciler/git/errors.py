@@ -6,6 +6,7 @@
     ├── NotThere      the branch, tag, commit or directory does not exist
     ├── Unusable      the commit has something that may not be read, such as a link that leaves the set
     ├── Unverified    the commit does not have the signature that local documents ask for
+    ├── Moved         the branch names another commit than the one that was written on: read it, and write again
     └── Damaged       our mirror is damaged: delete it and fetch again
 
 Messages name the object, the cause and the next step; they hold no secret, because none is in any argument or address.
@@ -55,6 +56,10 @@ class Unusable(GitError):
 
 class Unverified(GitError):
     """The commit does not have the signature that local documents ask for. Other keys, or another tag, may change that."""
+
+
+class Moved(GitError):
+    """The branch of the remote names another commit than the one that was written on. Nothing was changed."""
 
 
 class Damaged(GitError):

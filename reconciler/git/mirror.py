@@ -23,7 +23,7 @@ import shutil
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import new as new_hash
 from pathlib import Path
 from tempfile import mkdtemp
@@ -35,8 +35,10 @@ from manifests.source.git_url import COMMIT
 from providers.lib.program import OUTPUT, Missing, ProgramError, Ran, TimedOut, end_orphans, run
 from reconciler.git.access import ENVIRONMENT, Access, offline, online
 from reconciler.git.errors import (
+    SHOWN,
     Damaged,
     GitError,
+    Moved,
     NotThere,
     Refused,
     Unavailable,
@@ -76,6 +78,11 @@ _NETWORK = re.compile(
     r"remote error|hung up|upload-pack:|network|SSL|TLS|gnutls|kex_exchange|cannot run ssh",
     re.I,
 )
+_MOVED = re.compile(
+    r"\[rejected\] \((stale info|fetch first|non-fast-forward)|cannot lock ref|failed to update ref|incorrect old value|reference already exists"
+)
+_REJECTED = re.compile(r"^!\t[^\t]*\t\[(?:remote )?rejected\] \((.*)\)$", re.MULTILINE)
+
 _SMART = re.compile(r"<= Recv header: content-type: *application/x-git-upload-pack-advertisement", re.I)
 
 
@@ -269,7 +276,7 @@ class Mirror:
         if not self._get(wanted, "--depth=1", "--filter=tree:0"):
             self._snapshot(wanted)
             return
-        oid = _tree_of(self.object(commit).data)
+        oid = tree_of(self.object(commit).data)
         for part in path.split("/"):
             if oid not in self.present() and not self._get([oid], "--filter=tree:0"):
                 self._snapshot(wanted)
@@ -395,7 +402,7 @@ class Mirror:
         found = self.object(commit)
         if found.kind != "commit":
             raise NotThere(f"{commit} is a {found.kind} and not a commit", "name a branch, a tag or a commit")
-        oid = _tree_of(found.data)
+        oid = tree_of(found.data)
         done: list[str] = []
         for part in path.split("/") if path else ():
             tree = self.object(oid)
@@ -485,6 +492,69 @@ class Mirror:
                 raise Damaged(f"{oid} in the mirror has other contents")
             found.append(Object(words[1], data))
         return found
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    def store(self, kind: str, data: bytes) -> str:
+        """Put a new object into the mirror; returns its number. It is in no history until it is pushed. Raises GitError."""
+        command = ["hash-object", "-t", kind, "-w", "--stdin"]
+        oid = self._local(command, stdin=data).decode("ascii", "replace").strip()
+        if number(kind, data, oid) != oid:
+            raise Damaged(f"the mirror stored a {kind} under a wrong number")
+        self._present = None
+        return oid
+
+    def with_access(self, access: Access) -> "Mirror":
+        """This mirror, in use, with other credentials. It may be used until this one is left."""
+        return replace(self, access=access)
+
+    def push(self, commit: str, ref: str, expected: str) -> None:
+        """Let a ref of the remote name a commit, if it still names the expected one.
+
+        Args:
+            commit: is in the mirror; its parent is what the remote has.
+            ref: full name of a branch, `refs/heads/…`.
+            expected: the commit that the ref names now; empty: the ref does not exist.
+
+        Raises:
+            Moved: the ref names another commit, so nothing was changed.
+            Refused: the remote does not allow the push.
+            GitError: as for every call; the push may have been carried out.
+        """
+        with online(self._scheme, self.access, self._empty()) as how:
+            command = [
+                *how.words,
+                "-c",
+                "push.gpgSign=false",
+                "-c",
+                "push.recurseSubmodules=no",
+                f"--git-dir={self.repository}",
+                "push",
+                "--porcelain",
+                "--no-verify",
+                "--no-thin",  # a thin pack needs files of the parent, which the mirror may not have
+                f"--force-with-lease={ref}:{expected}",
+                "--",
+                self.remote,
+                f"{commit}:{ref}",
+            ]
+            ran = self._run(command, how.env, how.fds, self.timeout)
+        if ran.code == 0:
+            return
+        said = ran.out.decode("utf-8", "replace")
+        if _MOVED.search(said) or _MOVED.search(ran.err_text):
+            raise Moved(f"{ref.removeprefix('refs/heads/')} moved meanwhile")
+        rejected = _REJECTED.search(said)
+        if rejected is not None:
+            remote = " ".join(
+                line.removeprefix("remote:").strip() for line in ran.err_text.splitlines() if line.startswith("remote:")
+            )
+            cause = f"the remote refuses the push ({escape((rejected[1] + ': ' + remote if remote else rejected[1])[:SHOWN])})"
+            raise Refused(cause, "give the credentials of writeBack the right to push to this branch")
+        error = self._failed(ran)
+        if isinstance(error, Refused):
+            raise Refused(error.cause, "name credentials with the right to push in spec.source.writeBack") from None
+        raise Unavailable(error.cause, error.hint, error.wait) if isinstance(error, Damaged) else error
 
     # --- signatures ----------------------------------------------------------------------------------------------------
 
@@ -604,7 +674,7 @@ HISTORY = (50, 1_000, 20_000)
 
 def _verb(command: Sequence[str]) -> str:
     """The subcommand of a command of git, for messages: nothing else of it."""
-    verbs = {"ls-remote", "fetch", "cat-file", "ls-tree", "init", "verify-commit", "verify-tag"}
+    verbs = {"ls-remote", "fetch", "cat-file", "ls-tree", "init", "verify-commit", "verify-tag", "push", "hash-object"}
     return "git " + next((word for word in command if word in verbs), "")
 
 
@@ -634,7 +704,7 @@ def parsed_tree(data: bytes, size: int) -> list[Entry]:
     return entries
 
 
-def _tree_of(commit: bytes) -> str:
+def tree_of(commit: bytes) -> str:
     """The tree of a raw commit."""
     return commit.partition(b"\n")[0].removeprefix(b"tree ").decode("ascii", "replace")
 

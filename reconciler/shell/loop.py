@@ -119,7 +119,7 @@ class Loop:
             lambda step: self._origin.get(id(step), ""),
         )
         self.reporting = Reporting(parts.reporter, self.memory, self.origins.at)
-        self.webhook = Webhook(parts.clock, self._hurry, self.reporting.happened)
+        self.webhook = Webhook(parts.clock, self.hurry, self.reporting.happened)
         self.ledger_store = LedgerStore(self.memory, parts.reporter)
         self.ledger = Ledger()
         self.stopping: Exit | None = None
@@ -742,7 +742,7 @@ class Loop:
         """Read the source at the next tick: something hints at a change."""
         self.manifest_reload.read_soon()
 
-    def _hurry(self, reason: str) -> None:
+    def hurry(self, reason: str) -> None:
         """Ask the source now, whatever its interval."""
         self.manifest_reload.read_soon()
         self.wake.set(reason)

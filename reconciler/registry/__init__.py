@@ -1,0 +1,1 @@
+"""What registries of images say about tags and digests."""
