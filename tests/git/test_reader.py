@@ -398,3 +398,25 @@ def test_a_git_source_reads_the_environment_of_the_host(tmp_path: Path, upstream
     assert polled(prod).state != before
     prod.environment = "none"
     assert codes(prod.read()) == {Code.WRONG_ENVIRONMENT}
+
+
+def test_local_documents_choose_the_environment_and_may_change_it(tmp_path: Path, upstream: Upstream) -> None:
+    upstream.commit({"set/environments/prod/a.yaml": "a: 2\n", "set/environments/staging/a.yaml": "a: 3\n"})
+    local = tmp_path / "instance.yaml"
+    head = "apiVersion: reconciler/v1\nkind: Instance\nmetadata: {name: here}\n"
+    url = f"git+file://{upstream.bare}//set?ref=main"
+
+    def choose(environment: str) -> None:
+        local.write_text(f"{head}spec: {{id: here, source: {{url: '{url}', env: {environment}}}}}\n")
+        local.chmod(0o600)
+
+    choose("prod")
+    reader = upstream.reader(tmp_path, "//set?ref=main", local)
+    first = reader.read()
+    assert (names(first)[-1], first.problems) == ("environments/prod/a.yaml", ())
+    assert reader.read() == first, "no poll was due"
+    choose("staging")
+    second = reader.read()
+    assert (names(second)[-1], second.tree.environment) == ("environments/staging/a.yaml", "staging")
+    reader.environment = "prod"
+    assert codes(reader.read()) == {Code.WRONG_ENVIRONMENT}, "another one was given on the command line"

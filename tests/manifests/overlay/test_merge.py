@@ -3,6 +3,7 @@
 import copy
 import json
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import pytest
@@ -334,3 +335,15 @@ def test_the_policy_of_a_target_is_changed_by_its_name(tmp_path):
     environment(tmp_path, f"{head}spec: {{routing: weighted, targets: [{{name: main, weight: 7}}]}}\n")
     (policy,) = load_path(tmp_path, environment="prod").policies
     assert [(target.name, target.weight) for target in policy.targets] == [("main", 7)]
+
+
+def test_a_small_environment_costs_little_beside_the_reading_of_a_large_base():
+    text = "---\n".join(f"{HEAD.replace('web', f'w{number}')}spec: {{replicas: 1}}\n" for number in range(5_000))
+    begin = process_time()
+    base, _ = read_file("base.yaml", text.encode())
+    read = process_time()
+    result, problems = overlaid(base, [document(HEAD.replace("web", "w77") + "spec: {replicas: 2}", "over.yaml")])
+    merging = process_time() - read
+    assert (len(result), problems) == (5_000, [])
+    assert merging < 0.2 * (read - begin)
+    assert all(one is other for one, other in zip(result, base, strict=True) if one.value is other.value)
