@@ -337,7 +337,7 @@ def test_the_policy_of_a_target_is_changed_by_its_name(tmp_path):
     assert [(target.name, target.weight) for target in policy.targets] == [("main", 7)]
 
 
-def test_a_small_environment_costs_little_beside_the_reading_of_a_large_base():
+def test_a_small_environment_costs_little_beside_reading_a_large_base():
     text = "---\n".join(f"{HEAD.replace('web', f'w{number}')}spec: {{replicas: 1}}\n" for number in range(5_000))
     begin = process_time()
     base, _ = read_file("base.yaml", text.encode())
