@@ -133,7 +133,7 @@ def test_a_merge_that_is_not_what_was_reviewed_says_what_differs(world: Reviewed
     assert [state for state, _ in world.statuses(parent, "review")] == ["failure"]
 
 
-def test_a_squash_is_recognized_by_its_tree_and_an_unreviewed_commit_is_named(world: Reviewed) -> None:
+def test_a_squash_is_recognized_by_its_tree_and_others_are_named(world: Reviewed) -> None:
     host = world.host
     head = world.propose(9, {"set/web.yaml": WEB % "two"})
     eventually(lambda: world.statuses(head, "plan"))

@@ -90,7 +90,7 @@ def test_a_snapshot_has_no_secret_and_nothing_of_local_documents(elsewhere: Else
     assert elsewhere.ci.id in text
 
 
-def test_a_snapshot_that_is_old_foreign_changed_or_of_another_key_is_refused(elsewhere: Elsewhere) -> None:
+def test_an_old_foreign_changed_or_wrongly_signed_snapshot_is_refused(elsewhere: Elsewhere) -> None:
     ci = elsewhere.ci
     elsewhere.take("--expires", "1ms")
     assert "too old" in elsewhere.plan(code=8)

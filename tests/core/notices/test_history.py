@@ -47,7 +47,7 @@ def test_a_hold_without_an_end_waits_for_an_operator():
 
 
 @pytest.mark.parametrize(("final", "fate"), [(True, "refused"), (False, "pending")])
-def test_a_commit_that_cannot_come_into_force_is_refused_when_that_is_final(final, fate):
+def test_a_commit_that_cannot_come_into_force_is_refused_or_pending(final, fate):
     refused = Source(A, decided=True, seen=B, refusal=Refusal(B, "it is invalid", final))
     rows = after((Source(A, decided=True), decided()), (refused, decided()))
     assert fates(rows) == {"a": "applied", "b": fate}
@@ -69,14 +69,14 @@ def test_a_commit_that_changes_nothing_ends_as_the_one_in_force():
     assert fates(after((same, decided(hold(Rule.BUDGET, 5))))) == {"a": "pending", "b": "pending"}
 
 
-def test_an_applied_commit_is_not_open_again_and_a_refused_one_may_come_into_force():
+def test_an_applied_commit_stays_and_a_refused_one_may_come_into_force():
     rows = after((Source(A, decided=True), decided()), (Source(A, decided=True), decided(hold(Rule.MASS_CHANGE))))
     assert fates(rows) == {"a": "applied"}
     refused = (Row(A, Fate.REFUSED, "no key", 1),)
     assert fates(follow(refused, Source(A, decided=True), decided(), (), 2)) == {"a": "applied"}
 
 
-def test_no_commit_stays_open_behind_another_one_and_the_history_is_bounded():
+def test_no_commit_stays_open_behind_another_and_the_rows_are_bounded():
     rows: tuple[Row, ...] = ()
     for number in range(KEPT + 50):
         commit = f"{number:040x}"
