@@ -122,6 +122,7 @@ def test_the_lists_with_keys_of_all_kinds_of_a_tree():
         "Service.spec.balancers": ("provider", "pool"),
         "Workload.spec.template.spec.volumes": ("name",),
         "Workload.spec.template.spec.volumes[].files.items": ("key",),
+        "Workload.spec.imagePolicies": ("container",),
         container: ("name",),
         f"{container}[].env": ("name",),
         f"{container}[].ports": ("containerPort", "protocol"),
