@@ -81,7 +81,7 @@ class GitWorld(World):
         clock = self.memory.process_clock
         checks = (SignatureCheck(self.local, self.clock),)
         reader = GitReader(parse(self.url), self.local, self.mirrors, checks, lambda: self.clock.now().steady / SECOND)
-        location = Location(reader.url, self.local, self.state, reader)
+        location = Location(reader.url, self.local, self.state, reader=reader)
         start = start_manifests(location, self.clock, stored=True)
         place = place_of(location.path, location.instance_file)
         archive = Archive(self.state, None, INSTANCE, place, clock, location.commit)
