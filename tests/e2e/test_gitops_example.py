@@ -20,7 +20,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from manifests.values.notices import ForgeType
-from tests.e2e.test_git_source import PATIENCE, ROOT, SENTINEL, SERVE, WEB, Host, sshd
+from tests.e2e.test_git_source import PATIENCE, ROOT, SENTINEL, SERVE, WEB, Host, eventually, sshd
 from tests.forge.fake_forge import PROJECT, TOKEN, Repository, serving
 from tests.git.upstream import CERTIFICATE, git, served
 
@@ -173,7 +173,9 @@ def comments(repository: Repository) -> list[str]:
 
 def test_there_are_workflows_for_both_kinds_of_forges():
     names = {str(file.relative_to(EXAMPLE)) for file in WORKFLOWS}
-    assert names == {f"{place}/workflows/{name}.yaml" for place in DIALECTS for name in ("apply", "drift", "plan")}
+    assert names == {
+        f"{place}/workflows/{name}.yaml" for place in DIALECTS for name in ("apply", "drift", "plan", "wait")
+    }
 
 
 @pytest.mark.parametrize("file", WORKFLOWS, ids=lambda file: f"{file.parts[-3]}-{file.stem}")
@@ -198,7 +200,7 @@ def test_a_workflow_gives_no_right_that_it_does_not_need(file: Path):
         assert "token" not in text
 
 
-@pytest.mark.parametrize("name", ["plan", "apply", "drift"])
+@pytest.mark.parametrize("name", ["plan", "apply", "drift", "wait"])
 def test_both_kinds_of_forges_run_the_same_steps(name: str):
     jobs = [workflow(EXAMPLE / place / "workflows" / f"{name}.yaml")["jobs"] for place in DIALECTS]
     texts = [
@@ -225,11 +227,12 @@ def test_sudo_gives_the_runner_one_command_without_its_variables():
     "words",
     [
         (), ("plan",), ("plan", ""), ("plan", "main"), ("plan", "a" * 39), ("plan", "A" * 40), ("plan", f"{'a' * 40}\n{'b' * 23}"),
-        ("plan", "--instance=/tmp/x"), ("plan", "a" * 40, "--once"), ("apply", "HEAD"), ("drift", "--prune"), ("--once",),
+        ("plan", "--instance=/tmp/x"), ("plan", "a" * 40, "--once"), ("apply", "HEAD"),
+        ("wait", "HEAD"), ("drift", "--prune"), ("--once",),
         ("apply",), ("plan 2",), ("destroy", "a" * 40), ("plan", f"{'a' * 39}*"), ("plan", "$(touch owned)"), ("plan", "é" * 20),
     ],
 )  # fmt: skip
-def test_a_job_gets_nothing_but_these_three_commands(runner: Runner, words: tuple[str, ...]):
+def test_a_job_gets_nothing_but_these_four_commands(runner: Runner, words: tuple[str, ...]):
     code, out = runner.ci(*words)
     assert (code, out.startswith("reconcile-ci: ")) == (64, True)
     assert not runner.host.home.exists()
@@ -338,6 +341,19 @@ def test_a_push_is_applied_and_a_broken_one_changes_nothing(place: Path, runner:
     assert not ended.succeeded
     assert "Apply: 3" in ended.out
     assert host.running() == ["two"]
+
+
+def test_a_pipeline_waits_for_the_daemon(place: Path, runner: Runner, host: Host):
+    with host.daemon():
+        first = git("rev-parse", "HEAD", at=host.upstream.work)
+        eventually(lambda: host.running() == ["one"])
+        ended = runner.run(place / "wait.yaml", {"sha": first})
+        assert ended.succeeded, ended.out
+        broken = host.upstream.commit({"set/web.yaml": "kind: [\n"})
+        ended = runner.run(place / "wait.yaml", {"sha": broken})
+        assert not ended.succeeded
+        assert "Wait: 8" in ended.out
+        assert host.running() == ["one"]
 
 
 def test_drift_fails_the_job_and_is_listed(place: Path, runner: Runner, host: Host):
