@@ -61,6 +61,15 @@ class Writing:
     deployers: tuple[Deployer, ...] = ()
     images: ImageSettings | None = None
 
+    @property
+    def secrets(self) -> tuple[SecretSource, ...]:
+        """All credentials: of the repository, of deployments and of registries."""
+        right = self.write_back
+        own = () if right is None else (right.token, right.ssh_key, right.signing_key)
+        tokens = (deployer.token for deployer in self.deployers)
+        passwords = (registry.password for registry in (() if self.images is None else self.images.registries))
+        return tuple(secret for secret in (*own, *tokens, *passwords) if secret is not None)
+
 
 NOT_WRITING = Writing()
 """No right to write, and no token or policy that asks for it."""

@@ -158,6 +158,7 @@ def _of_instance(instance: Instance) -> Iterator[SecretSource]:
         yield instance.webhook.secret
     yield from instance.source_secrets
     yield from instance.informed.secrets
+    yield from instance.writing.secrets
 
 
 def _in_headers(headers: tuple[tuple[str, str | SecretSource], ...]) -> Iterator[SecretSource]:

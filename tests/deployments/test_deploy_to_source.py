@@ -262,3 +262,12 @@ def test_the_image_is_written_where_the_environment_has_it(repository, reconcile
     repository.declare("env: live, writeBack: {mode: commit}")
     assert deploy(reconcile, repository).code == 0
     assert repository.show() == EDITED
+
+
+def test_doctor_checks_the_secrets_that_write(repository, reconcile):
+    missing = repository.base / "missing"
+    registries = f"{{registries: [{{server: r.test, username: u, password: {{file: '{missing}-1'}}}}]}}"
+    spec = f"push: {{}}, imagePolicies: {registries}, deployments: [{{workload: shop, token: {{file: '{missing}-2'}}}}]"
+    repository.declare(f"writeBack: {{mode: commit, signingKey: {{file: '{missing}-3'}}}}", spec)
+    done = reconcile("doctor", "--instance", repository.local, "-o", "json")
+    assert [number for number in (1, 2, 3) if f"missing-{number}" not in done.out] == []
