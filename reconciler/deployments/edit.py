@@ -142,13 +142,17 @@ def _container(name: str, workload: Workload) -> str:
 
 
 def _file(sources: Sources, workload: Workload, container: str) -> str:
-    """The file where the image stands: of the environment where that sets it, else of the base, which all environments share."""
+    """The file where the image stands. With an environment only one of its own: Refused for the base, which all environments share."""
     if os.path.isabs(workload.where.file):
         raise Refused(f"{workload.key} is declared in the local document {workload.where.file}", "edit it by hand")
     if not sources.tree.environment:
         return workload.where.file
     places = Places(sources.tree.base, sources.tree.overlay)
-    return places.of(workload.where, f"containers[{container}].image").file
+    name = places.of(workload.where, f"containers[{container}].image").file
+    if all(name != file.name for file in sources.tree.overlay):
+        hint = f"set the image in environments/{sources.tree.environment}/, or edit {name} by hand"
+        raise Refused(f"the image of {workload.key} is in {name}, which all environments share", hint)
+    return name
 
 
 def _check_reached(desired: Desired, images: Sequence[Changed]) -> None:

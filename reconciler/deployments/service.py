@@ -320,6 +320,10 @@ class Deployments:
         try:
             written = self._write(changes, why, "image policies", "image-policies")
         except (ManifestErrors, Refused, NoSuchImage, GitError, ProviderError) as error:
+            if len(changes) > 1 and isinstance(error, Refused | NoSuchImage):
+                for change in changes:  # one that cannot be made must not hold the others
+                    self._write_policies([change], why)
+                return
             cause = _first(error) if isinstance(error, ManifestErrors) else str(error)
             self._not_written(changes, why, f"cannot be written: {cause}")
             return

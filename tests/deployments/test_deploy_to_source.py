@@ -260,8 +260,10 @@ def test_the_image_is_written_where_the_environment_has_it(repository, reconcile
     assert repository.show("main:prod/environments/staging/shop.yaml") == STAGING.replace("1.3", "1.5")
     assert repository.show() == SHOP
     repository.declare("env: live, writeBack: {mode: commit}")
-    assert deploy(reconcile, repository).code == 0
-    assert repository.show() == EDITED
+    done = deploy(reconcile, repository)
+    assert done.code == 7
+    assert "which all environments share" in done.err
+    assert repository.show() == SHOP
 
 
 def test_doctor_checks_the_secrets_that_write(repository, reconcile):
