@@ -82,4 +82,5 @@ class Planner:
         source = None if spec is None else spec.source
         references = () if source is None else (source.token, source.ssh_key)
         names = {reference.env for reference in references if reference is not None and reference.env}
+        names.add("CREDENTIALS_DIRECTORY")  # of systemd credentials
         return {name: os.environ[name] for name in names if name in os.environ}
