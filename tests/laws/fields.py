@@ -76,6 +76,11 @@ EXEMPT_ENDS = {
 }
 """Likewise, by the end of the path: these fields are in every place that takes a secret."""
 
+EXEMPT_STARTS = {
+    "Workload spec.imagePolicies[]": "it writes to the repository; what runs changes with the image of a commit"
+}
+"""Likewise, by the beginning of the path."""
+
 VALUES: dict[str, tuple[Any, ...]] = {
     "replicas": (3, 5),
     "labels": ({"app": "web", "tier": "front"},),
@@ -201,7 +206,8 @@ def fields() -> tuple[Field, ...]:
 def exempt(field: Field) -> str:
     """Why a change of this field may take something; empty: it may not."""
     by_end = next((why for end, why in EXEMPT_ENDS.items() if field.path.endswith(f".{end}")), "")
-    return EXEMPT.get(field.path) or EXEMPT.get(str(field)) or by_end
+    by_start = next((why for start, why in EXEMPT_STARTS.items() if str(field).startswith(f"{start}.")), "")
+    return EXEMPT.get(field.path) or EXEMPT.get(str(field)) or by_end or by_start
 
 
 def _leaves(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, FieldInfo]]:
