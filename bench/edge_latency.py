@@ -144,20 +144,20 @@ def crashes(world: World, tries: int) -> Iterator[str]:
     try:
         world.api.create(floor, "/serve", image=IMAGE, HostConfig={"NetworkMode": world.network})
         world.api.start(floor)
-        everyone = world.addresses()
+        addresses = world.addresses()
         with world.watching():
             for index in range(tries):
                 name, other = (world.containers()[(2 * index + step) % REPLICAS] for step in (0, 1))
                 bare.append(events.restart(floor, kill(world, floor)[1]))
                 ours.append(events.restart(name, kill(world, name)[1]))
-                until(lambda: world.serves(everyone), "all serve again")
+                until(lambda: world.serves(addresses), "all serve again")
                 # Another container, because continuous queries would slow down the restart.
                 address, (begun, _) = world.address(other), kill(world, other)
                 with ThreadPoolExecutor(1) as thread:
                     withdrawn = thread.submit(first, lambda dead=address: dead not in world.names(), begun)
                     weights.append(first(lambda dead=address: not world.pool().get(dead), begun))
                     names.append(withdrawn.result())
-                until(lambda: world.serves(everyone), "all serve again")
+                until(lambda: world.serves(addresses), "all serve again")
     finally:
         world.api.remove(floor)
         events.close()

@@ -210,7 +210,7 @@ def on_disk(place: Path) -> int:
 
 
 def amount(size: float) -> str:
-    """Bytes as people write them."""
+    """Bytes with a unit."""
     for unit in ("B", "KB", "MB"):
         if size < 1000:
             return f"{size:.0f} {unit}"

@@ -1,6 +1,6 @@
 """Saved plans: `reconcile plan --out FILE` writes one, `reconcile apply --plan FILE` compares it with what is there, `show` prints it.
 
-A saved plan is data and never a list of steps to be executed: whoever applies it decides again, and goes on only when the outcome,
+A saved plan is data and never a list of steps to be executed: the run that applies it decides again, and goes on only when the outcome,
 the manifests, the commit and the limits are those of the plan. The file has references and salted digests, no value of a secret. Its
 checksum finds damage; who may write the file is what protects it, so it has mode 0600 and no other user may own or change it.
 """
@@ -99,7 +99,7 @@ class SavedChange(_Strict):
 
 
 class SavedApproval(_Strict):
-    """One change of a class of the Guard, which whoever applies the plan approves."""
+    """One change of a class of the Guard, which the operator who applies the plan approves."""
 
     object: str
     class_: str
@@ -121,7 +121,7 @@ class SavedPlan(_Strict):
         policy: salted digest of the Guard's limits.
         prune, take_over: what the planned run may do.
         fingerprints: object -> salted digest of what was observed of it.
-        outcome, approvals, text: what changes, what is approved with it, and the plan for people.
+        outcome, approvals, text: what changes, what is approved with it, and the plan as text.
     """
 
     made_wall: int

@@ -671,7 +671,7 @@ async def make_plan(
         commit = running.commit if stored is not None or (untrusted and snapshot is None) else location.commit()
         plan = placed(plan, desired, field_places(start.sources))
         plan = replace(plan, in_force=running, planned=Manifests(desired.revision, commit))
-        if not untrusted and snapshot is None:  # what runs is none of the business of that author
+        if not untrusted and snapshot is None:  # running files are not for that author
             plan = replace(plan, file_diffs=file_diffs.of_plan(desired, observed.runtimes, FileStore(state)))
         if view is not None:
             plan = replace(plan, holds=(*plan.holds, *view.only_there(decision, desired.revision)))

@@ -139,7 +139,7 @@ class InstanceSpec(Model):
     allow_process: Annotated[Items[Name], unique("workload")] = Field(
         (),
         description="Workloads of the tree that may have local processes as replicas. Only in a local document (`--instance`); by default "
-        "none. Whoever can change such a workload can run any program as the user of `reconcile`.",
+        "none. An author who can change such a workload can run any program as the user of `reconcile`.",
     )
     push: PushListener | None = Field(
         None, description="Receives pushes of replicas about their own state; by default there is no listener."

@@ -1,6 +1,6 @@
 """What a host says about secrets that other programs give: commands, identities, and the environment of SOPS. Part of `Instance`.
 
-These fields count only in local documents (`--instance`): whoever can merge must neither choose a program that runs here nor a key that
+These fields count only in local documents (`--instance`): an author who can merge must neither choose a program that runs here nor a key that
 decrypts. `resolve/local.py` refuses them in a tree.
 """
 

@@ -51,7 +51,7 @@ class SecretRule(SecretReference):
     workload: Name | None = Field(
         None,
         description="Workload whose containers may get the secret as a variable; with `header`, whose probes may send it to its containers. "
-        "Whoever can change the workload's image or command can read it.",
+        "An author who can change the workload's image or command can read it.",
     )
     header: HeaderName | None = Field(None, description="Header that may have the secret as its value.")
     destination: Destination | None = Field(

@@ -1,6 +1,6 @@
 """Where the manifests come from when they are in a git repository, and how this host reaches it. Part of the local Instance.
 
-Only local documents may say it: whoever can merge must not choose another source, or where a credential is sent.
+Only local documents may say it: an author who can merge must not choose another source, or where a credential is sent.
 """
 
 from typing import Annotated, Self

@@ -1,6 +1,6 @@
 """How changes of images are written into the repository of the manifests, and who may ask for them. Part of the local Instance.
 
-Only local documents may say it: whoever can merge must not choose where a token that can write is sent, or who may deploy.
+Only local documents may say it: an author who can merge must not choose where a token that can write is sent, or who may deploy.
 """
 
 import re

@@ -1,6 +1,6 @@
 """What the manifests of the tree may reach when there are local documents (`--instance`). Called by `resolver.py`.
 
-Whoever can merge must not gain the host: local documents, outside the tree, name the servers, sockets and programs, the limits, and where each
+An author who can merge must not gain the host: local documents, outside the tree, name the servers, sockets and programs, the limits, and where each
 secret may go. They are not confined themselves. Without them a tree is trusted like a script.
 """
 

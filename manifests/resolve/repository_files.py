@@ -73,7 +73,7 @@ def secret_in(data: bytes) -> str:
 
 
 def repository_files(declared: Declared, scope: Scope, spec: PodSpec) -> RepositoryFiles:
-    """The files that a pod refers to. Problems are reported; what has one is left out."""
+    """The files that a pod refers to. Problems are reported; files with one are left out."""
     volumes = {
         volume.name: made
         for index, volume in enumerate(spec.volumes)
@@ -234,7 +234,7 @@ def _written(declared: Declared, path: Path) -> object:
 
 
 def _of_file(scope: Scope, given: FileSet) -> Iterator[tuple[str, str, str]]:
-    """(name, value, `file:line`) of each variable of a file; its mistakes are reported once, whoever refers to it."""
+    """(name, value, `file:line`) of each variable of a file; its mistakes are reported once, however many objects refer to it."""
     text = dotenv.parse(given.files[0].data)
     scope.problems.extend(
         Problem(given.path, mistake.line, 1, Code.ENV_FILE_SYNTAX, "", mistake.message, mistake.hint)

@@ -2,7 +2,7 @@
 
 They decide what another author's tree may do on this host, so they count only when no other user can write them: each file, and each
 directory above it, belongs to root or to the user of this process and is not writable by others, and none is in the tree or in the
-git work tree that the tree is in (whoever can merge there could change it). As in sshd's StrictModes, writable by the group counts
+git work tree that the tree is in (an author who can merge there could change it). As in sshd's StrictModes, writable by the group counts
 as writable by others; a directory with the sticky bit, such as /tmp, is safe for files that others do not own.
 
 Documents that break one of these rules are not used at all, not even in part.
@@ -145,15 +145,15 @@ def _reason(error: OSError) -> str:
 
 
 def _outside(real: str, tree: StrPath) -> None:
-    """Refuse a file that whoever can write the tree can write too. Raises _Unusable."""
+    """Refuse a file that authors of the tree can write too. Raises _Unusable."""
     root = os.path.realpath(tree)
     hint = "move it to a directory that only this host's operators can write, such as /etc/reconciler"
     if _is_within(real, root):
-        message = f"it is in the tree {tree}, so whoever can merge there could change what the tree may reach"
+        message = f"it is in the tree {tree}, so an author who can merge there could change what the tree may reach"
         raise _Unusable(Code.UNSAFE_LOCAL, printable(message), hint)
     work_tree = _work_tree(root)
     if work_tree is not None and _is_within(real, work_tree):
-        message = f"it is in the git work tree {work_tree} of the manifests, so whoever can merge there could change what the tree may reach"
+        message = f"it is in the git work tree {work_tree} of the manifests, so an author who can merge there could change what the tree may reach"
         raise _Unusable(Code.UNSAFE_LOCAL, printable(message), hint)
 
 

@@ -232,7 +232,7 @@ _ENGINE_PATHS = (
     "/run/docker.sock", "/run/podman/podman.sock", "/run/containerd/containerd.sock", "/run/crio/crio.sock", "/run/user/0/podman/podman.sock",
     "/var/lib/docker", "/var/lib/containerd", "/var/lib/containers",
 )  # fmt: skip
-"""Sockets and data of engines. Whoever writes to one of them is root on the node."""
+"""Sockets and data of engines. A process that writes to one of them is root on the node."""
 
 _PROCESS = re.compile(r"/proc/(?:[0-9]+|self|thread-self)/.+")
 """Below the directory of a process are links to the root of the node."""

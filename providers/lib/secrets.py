@@ -1,6 +1,6 @@
 """Secrets: a manifest says where one is, never its text. Used by all that logs in to a server, creates a container or sends a header.
 
-A reference is resolved at each use, so that a changed secret counts at once. What costs more than a look at a file is kept in memory with
+A reference is resolved at each use, so that a changed secret counts at once. A value that costs more than a look at a file is kept in memory with
 what it was made from: a file that did not change is not read again, a decrypted one not decrypted again, a command not run again within its
 time. The result is a `Secret`, which has no printed form: log lines, errors and debuggers show `***`.
 

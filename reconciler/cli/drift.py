@@ -1,7 +1,6 @@
 """`reconcile drift PATH`: lists what moved in the world while the manifests did not, and changes nothing."""
 
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -9,13 +8,17 @@ from reconciler.cli.last_good import chosen, id_option, path_or_id
 from reconciler.cli.options import DurationType, Options, common_options, instance_option, state_option
 from reconciler.exits import Exit
 
+if TYPE_CHECKING:
+    from reconciler.tree import Given
+
 
 @click.command(
     epilog="""\b
 One line per field: object, field, its value by the manifests and as observed, and the answer:
 corrected, reported (spec.drift of the Workload or Guard), or held and by which rule.
-What the manifests change is no drift: 'reconcile plan' shows it. Drift is what differs from
-the manifests in force, and was as declared before; manifests that wait at PATH do not count.
+Changes of the manifests are no drift: 'reconcile plan' shows them. Drift is a field that
+differs from the manifests in force and was as declared before; manifests that wait at PATH do
+not count.
 
 \b
 Exit codes: 0 listed, 3 invalid manifests, 6 a provider cannot be read;
@@ -41,7 +44,7 @@ Examples:
 @instance_option
 @state_option
 @common_options
-def drift(path: Path | None, detailed_exitcode: bool, instance_id: str, **raw: Any) -> Exit:
+def drift(path: "Given | None", detailed_exitcode: bool, instance_id: str, **raw: Any) -> Exit:
     """List the fields of containers, weights and record sets that moved while the manifests did not.
 
     Every provider is read once. Beside a running process, its probe verdicts and pushes are used.

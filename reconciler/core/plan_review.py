@@ -1,7 +1,7 @@
 """A plan as a review: what it destroys, what it counts, and per object what changes, what follows and which steps are taken.
 
 One value for the text, the Markdown and the JSON form, so that all three say the same. Everything in it is plain text from anywhere:
-whoever writes it escapes it. `review_of` makes it of a plan; `cli/render/untrusted.py` makes one of names only.
+the writer of a form escapes it. `review_of` makes it of a plan; `cli/render/untrusted.py` makes one of names only.
 """
 
 from collections.abc import Callable, Iterable, Sequence

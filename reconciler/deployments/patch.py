@@ -1,4 +1,4 @@
-"""An edit as a patch that `git apply` takes, for whoever may write where this program may not. Used by `writer.py`."""
+"""An edit as a patch that `git apply` takes, for an operator who may write where this program may not. Used by `writer.py`."""
 
 from collections.abc import Iterator, Mapping
 from difflib import unified_diff

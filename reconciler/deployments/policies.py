@@ -1,7 +1,7 @@
 """Asks registries what image policies want, and remembers what became of it. Called by `service.py` on its thread.
 
 When one policy finds a newer image, all policies are asked once more after GATHER seconds, so that the images of one release become one commit.
-A registry that does not answer leaves everything as it is: what it has is unknown.
+A registry that does not answer changes nothing: its tags are unknown.
 """
 
 import os

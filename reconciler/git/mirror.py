@@ -178,7 +178,7 @@ class Mirror:
         self._lock = -1
 
     def _clean(self) -> None:
-        """Remove what killed git processes and earlier rebuilds left: whoever has the lock is alone."""
+        """Remove what killed git processes and earlier rebuilds left: the process that has the lock is alone."""
         with suppress(OSError):
             for entry in os.scandir(self.directory):
                 if entry.name.startswith("new-"):
@@ -230,7 +230,7 @@ class Mirror:
     def fetch(self, head: Head, path: str = "") -> None:
         """Get a commit, the tag that names it, and the trees on the way to a directory and below it. Raises GitError.
 
-        Files come later, with `blobs`. What is in the mirror already is not fetched again. A mirror that turns out to be damaged is made
+        Files come later, with `blobs`. Objects in the mirror are not fetched again. A mirror that turns out to be damaged is made
         again first.
         """
         if self._pack_count() > PACKS:

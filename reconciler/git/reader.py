@@ -260,7 +260,7 @@ class GitReader:
             raise
 
     def _of(self, mirror: Mirror, head: Head) -> Read:
-        """What is at a commit that is not the one read before. Raises GitError, ProviderError."""
+        """The files of a commit that is not the one read before. Raises GitError, ProviderError."""
         before = self._read
         mirror.fetch(head, self.url.path)
         self.head = head

@@ -2,7 +2,7 @@
 
 It has the manifests, and the links that lead to them, and later what manifests name: a working directory, a file of authorities, files that
 are mounted. It is named after the git tree of the set, so a commit that changes nothing in the set has the same directory. A file in it never
-changes: it is written beside, and appears by a rename. Names, links, submodules and sizes are checked here, because whoever can merge chooses
+changes: it is written beside, and appears by a rename. Names, links, submodules and sizes are checked here, because an author who can merge chooses
 them, and because git checks nothing that is not checked out.
 """
 

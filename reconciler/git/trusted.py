@@ -4,7 +4,7 @@ git gets them in a directory of their own, below the mirror: an allowed signers 
 other. The user's key ring, agent and configuration are never looked at, and the repository has no say.
 
 SSH keys that are expired now, or not valid yet, are left out of the file: ssh-keygen itself judges them by the time that the commit
-claims, which whoever has an old key can choose. gpg judges PGP keys by the present time by itself.
+claims, which the holder of an old key can choose. gpg judges PGP keys by the present time by itself.
 """
 
 import binascii

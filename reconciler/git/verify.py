@@ -195,7 +195,7 @@ class _Check:
         return self._judged(tag, "verify-tag", head.tag, name)
 
     def _names_commit(self, tag: Signed) -> bool:
-        """Whether a tag names the commit: what the server says about that is no proof."""
+        """Whether a tag names the commit: the word of the server is no proof."""
         for _ in range(NESTED):
             if tag.target_kind == "commit":
                 return tag.target == self._head.commit

@@ -1,4 +1,4 @@
-"""A snapshot as JSON and back. Facts are read by their types (`core/model/value_json.py`): what another version wrote is refused."""
+"""A snapshot as JSON and back. Facts are read by their types (`core/model/value_json.py`): a document of another version is refused."""
 
 import json
 from dataclasses import asdict

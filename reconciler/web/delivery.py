@@ -100,7 +100,7 @@ def _values(header: Header, names: tuple[str, ...]) -> list[str]:
 
 
 def genuine(claim: Claimed, body: bytes, secret: str) -> bool:
-    """Whether whoever sent this body knows the secret. Takes the same time for every wrong signature of the right length.
+    """Whether the sender of this body knows the secret. Takes the same time for every wrong signature of the right length.
 
     GitLab sends the secret itself; the others send an HMAC-SHA256 of the body.
     """

@@ -40,7 +40,7 @@ def test_an_example_with_local_documents_is_valid_beside_them_only(example: Path
     assert planned.code in (0, 6), planned.out + planned.err  # 6: a server of the local documents does not run here
     if not (ROOT / ".git").exists():
         return
-    # In the repository itself, whoever can merge could change them.
+    # In the repository itself, an author who can merge could change them.
     refused = reconcile("validate", example / "manifests", "--instance", example / "local")
     assert refused.code == 3
     assert "unsafe-local" in refused.out

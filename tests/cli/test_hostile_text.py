@@ -137,7 +137,7 @@ def leaves(value, path=()):
 
 @pytest.fixture
 def poison(stored):
-    """Put hostile text into the rows of the store: in those cells that are free text, whoever wrote them."""
+    """Put hostile text into the rows of the store: in those cells that are free text, by whatever writer."""
 
     def run(*, decision: bool) -> None:
         with closing(sqlite3.connect(stored / "state.db")) as db, db:

@@ -127,6 +127,6 @@ def output_world() -> Iterator[Check]:
 
 
 SURFACES = (
-    Surface("ledger rows", "a damaged disk, or whoever writes as the user of reconcile", "only the damaged row is set aside; the decision is made, and what it writes can be read", st.tuples(st.integers(0, 2**16), st.integers(0, 2**16), changes, edits | st.just([]) | st.just([]), st.sampled_from(("", "", "", "workload/x\n\x1b[31m"))), rows_world),
-    Surface("output", "whoever writes a text that is shown", "only printable characters and our own colours; no line of a CI system's command; no forged result", st.tuples(st.integers(0, 2**16), hostile, st.booleans()), output_world),
+    Surface("ledger rows", "a damaged disk, or a process of the user of reconcile", "only the damaged row is set aside; the decision is made, and what it writes can be read", st.tuples(st.integers(0, 2**16), st.integers(0, 2**16), changes, edits | st.just([]) | st.just([]), st.sampled_from(("", "", "", "workload/x\n\x1b[31m"))), rows_world),
+    Surface("output", "writers of texts that are shown", "only printable characters and our own colours; no line of a CI system's command; no forged result", st.tuples(st.integers(0, 2**16), hostile, st.booleans()), output_world),
 )  # fmt: skip

@@ -268,9 +268,9 @@ def check_grpc(value: Any) -> str:
 
 
 SURFACES = (
-    Surface("manifests", "whoever can open a pull request; local documents: operators", "no error of the program; each problem is at a line of a file of the tree; nothing outside is read; the tree changes no Provider, Guard or Instance of local documents", manifest_inputs, manifest_world),
-    Surface("zone files", "whoever writes the file", "a ZoneSyntaxError, or an edit that keeps all other records", edits, partial(no_world, check_zone)),
-    Surface("nginx files", "whoever writes the file", "a ValueError, or an edit that keeps all other servers", edits, partial(no_world, check_nginx)),
+    Surface("manifests", "authors of pull requests; local documents: operators", "no error of the program; each problem is at a line of a file of the tree; nothing outside is read; the tree changes no Provider, Guard or Instance of local documents", manifest_inputs, manifest_world),
+    Surface("zone files", "writers of the file", "a ZoneSyntaxError, or an edit that keeps all other records", edits, partial(no_world, check_zone)),
+    Surface("nginx files", "writers of the file", "a ValueError, or an edit that keeps all other servers", edits, partial(no_world, check_nginx)),
     Surface("HTTP answers", "a container or a health-check target", "a verdict in one visible line; a pass only for a status that passes", st.tuples(st.sampled_from(HTTP_ANSWERS), edits, st.booleans()), partial(no_world, check_http)),
     Surface("gRPC answers", "a container", "a verdict in one visible line", st.tuples(edits, st.sampled_from((1, 9, 64, 4096)), edits), partial(no_world, check_grpc)),
 )  # fmt: skip

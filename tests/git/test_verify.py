@@ -276,7 +276,7 @@ def tag_policy(repository: SignedRepository, alice: SshKey) -> SignaturePolicy:
     return by_ssh(repository.file("a.pub", alice.public), mode=VerifyMode.TAG)
 
 
-def test_a_signed_tag_is_accepted_whoever_made_the_commit(repository, alice):
+def test_a_signed_tag_is_accepted_with_any_author_of_the_commit(repository, alice):
     commit = repository.commit("one")
     repository.tag("v1", alice)
     verdict = repository.judge(tag_policy(repository, alice), "v1")

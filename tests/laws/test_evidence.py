@@ -97,7 +97,7 @@ def test_a_kill_for_memory_of_a_child_is_kept_while_it_runs_on(world):
     assert event.outcome == "runs on"
 
 
-def test_an_end_with_0_is_kept_whoever_starts_the_container(world):
+def test_an_end_with_0_is_kept_with_any_starter_of_the_container(world):
     world.runtime.say(WEB.format(1), "done")
     world.runtime.exit(WEB.format(1), 0)
     world.run(60 * SECOND)

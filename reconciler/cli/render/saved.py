@@ -14,7 +14,7 @@ def approves_lines(plan: Plan) -> list[str]:
     if not plan.approves:
         return []
     count = f"{len(plan.approves)} change{'' if len(plan.approves) == 1 else 's'}"
-    head = f"the Guard asks for approval of {count}, which whoever applies this plan approves:"
+    head = f"the Guard asks for approval of {count}, which the operator who applies this plan approves:"
     return [head, *(f"approve {change.class_.value} {change.object}: {change.text}" for change in plan.approves)]
 
 
@@ -35,7 +35,7 @@ def saved_line(file: Path, saved: SavedPlan, wall: int) -> str:
 
 
 def shown_lines(saved: SavedPlan, wall: int) -> list[str]:
-    """The plan in a file as people read it, with where it comes from and whether it still counts."""
+    """The plan in a file as text, with its source and whether it still counts."""
     expired = wall >= saved.expires_wall
     commit = (
         f", commit {saved.commit[:12]}{'-dirty' if saved.commit.endswith('-dirty') else ''}" if saved.commit else ""

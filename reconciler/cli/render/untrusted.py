@@ -1,6 +1,6 @@
 """`plan --untrusted` as text and as JSON: what a stranger's pull request would do, without what only operators may know.
 
-Its reader is whoever can open a pull request. So each line is built from names alone: objects, containers, pools, record sets, rules. Values
+Its readers are authors who can open a pull request. So each line is built from names alone: objects, containers, pools, record sets, rules. Values
 that were observed (addresses, weights, records, variables, commands, limits), messages of servers and the plan's hash, which is made
 from them, are left out.
 """

@@ -172,7 +172,7 @@ class Watch:
 
 
 def contested_until(row: Reverts | None, now: Now) -> int:
-    """The steady instant until which a field is left to another writer; 0 = it is corrected."""
+    """Until when (steady instant) another writer keeps a field; 0 = it is corrected."""
     if row is None or len(row.at) < REVERTS or (len(row.at) == REVERTS and not row.restored):
         return 0
     # With one more revert than allowed it is left for a whole span; with as many, until the first of them does not count any more.

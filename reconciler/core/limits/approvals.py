@@ -102,7 +102,7 @@ def resolve(
 
 
 def _unused(rows: Mapping[str, Approval], classified: frozenset[str], complete: bool) -> dict[str, Approval]:
-    """The rows without what was used once, and without approvals of which nothing is left."""
+    """The rows without used items, and without approvals that have no item left."""
     kept: dict[str, Approval] = {}
     for key, row in rows.items():
         if row.approved and row.items is not None and (row.once or not classified.isdisjoint(row.items)):

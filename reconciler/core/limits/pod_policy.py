@@ -33,6 +33,6 @@ def hold(want: Want, declared: Workload, desired: Desired, leaving: Iterable[Gra
         reason = desired.guard.policy.refusal(workload.name, workload.template, engine_sockets(desired.providers))
     if not reason or (want.kind is Kind.CREATE and any(grant.object == want.object for grant in leaving)):
         return None
-    message = f"{reason}; what runs is kept, and no container is created"
+    message = f"{reason}; running containers are kept, and none is created"
     next_step = f"change {workload.key}, or allow it in spec.policy of the Guard"
     return Hold(want.object, want.id, Rule.POLICY_VIOLATION, message, next_step=next_step, held=want.held)

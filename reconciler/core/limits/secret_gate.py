@@ -44,7 +44,7 @@ def hold(want: Want, secrets: Mapping[SecretSource, SecretProblem], now: Now) ->
     # What only the operator can mend comes first.
     worst = next((problem for problem in problems if problem.until is None), problems[0])
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    message = f"{worst.cause}{more}; what runs is kept, and no container is created"
+    message = f"{worst.cause}{more}; running containers are kept, and none is created"
     next_step = f"{worst.next_step}; {_RETRIED}" if worst.next_step else _RETRIED
     rule = Rule.SECRET_UNUSABLE if worst.until is None else Rule.SECRET_UNKNOWN
     # Without an answer when one was due, the look at it hangs, and no instant of its end is known.

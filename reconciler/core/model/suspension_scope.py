@@ -25,7 +25,7 @@ class Suspended(NamedTuple):
 
 
 def key_of(scope: Scope, obj: str) -> str:
-    """The key under which a suspension is kept."""
+    """The key of a suspension in the ledger."""
     return obj if scope is Scope.ALL else f"{scope.value}:{obj}"
 
 

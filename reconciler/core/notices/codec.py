@@ -1,6 +1,6 @@
 """The state of notices as a JSON value, and back. Called by the store of notices.
 
-What cannot be read is left out, and the reader says so: a notice may then be sent a second time, but none is lost that is still true.
+Rows that cannot be read are left out, and the reader says so: a notice may then be sent a second time, but none is lost that is still true.
 """
 
 from collections.abc import Callable, Mapping

@@ -81,7 +81,7 @@ def follow(
         symptoms: all symptoms of the decision.
         commit: of the manifests in force, for the text; may be empty.
         now: the time of the decision.
-        undecided: objects of which it is not known whether they still have their symptoms; they keep them.
+        undecided: objects whose present symptoms are unknown; they keep those that they had.
     """
     by_cause: dict[tuple[str, str], dict[str, Symptom]] = {}
     for symptom in symptoms:

@@ -115,7 +115,7 @@ def symptoms(decision: Decision, desired: Desired) -> tuple[Symptom, ...]:
 
 
 def undecided(decision: Decision) -> frozenset[str]:
-    """The workloads of which it is not known how many replicas are available: the absence of a symptom says nothing about them."""
+    """The workloads whose number of available replicas is unknown: the absence of a symptom says nothing about them."""
     return frozenset(row.key for row in decision.status.workloads if row.unknown or row.condition is Condition.UNKNOWN)
 
 

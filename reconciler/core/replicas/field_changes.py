@@ -87,7 +87,7 @@ def _shown_pair(before: Any, after: Any) -> tuple[str, str]:
 
 
 def shown(value: Any) -> str:
-    """A value as text; what names a secret is not shown."""
+    """A value as text; references to secrets are not shown."""
     if value is None:
         return ABSENT
     text = value if isinstance(value, str) else json.dumps(value)

@@ -1,7 +1,7 @@
 """The privileges that the containers of each workload have, or had when it last had containers, while the Guard asks for approval of gains.
 
 A container that is created again after all of them are gone gains nothing, so it does not wait for an operator. Containers whose
-template is not known may have any privilege: only those of known templates count, so what an approval covers is never guessed.
+template is not known may have any privilege: only those of known templates count, so the cover of an approval is never guessed.
 `decide` calls `remember`; `core/approvable` asks `gained`.
 """
 

@@ -1,7 +1,7 @@
 """What differs between a container that runs and a template, where the ledger does not have the template of the container.
 
 The runtime shows less than a template: image, digest, limits, restart policy, networks, and, where the provider reads them for a plan,
-command, variables (by name: their values may be secrets), user and mounts. What it does not show is not listed. Called by `forecast`.
+command, variables (by name: their values may be secrets), user and mounts. Fields that it does not show are not listed. Called by `forecast`.
 """
 
 from collections.abc import Iterator

@@ -205,7 +205,7 @@ class FileStore:
         return self._root.is_dir()
 
     def collect(self, digests: Collection[str], containers: Collection[str]) -> None:
-        """Remove what neither these digests nor these containers need. What was prepared for a container that is not observed yet stays.
+        """Remove files that neither these digests nor these containers need. Files for a container that is not observed yet stay.
 
         Raises OSError.
         """

@@ -53,7 +53,7 @@ def test_nothing_is_stopped_and_a_lost_replica_is_not_created():
     (hold,) = [hold for hold in plan.holds if hold.rule is Rule.POLICY_VIOLATION]
     assert hold.object == "workload/web/1"
     assert WHY in hold.message
-    assert "what runs is kept" in hold.message
+    assert "running containers are kept" in hold.message
     assert "spec.policy of the Guard" in hold.next_step
 
 

@@ -102,7 +102,7 @@ def test_one_reversal_is_enough_where_the_writer_is_known():
     assert any("an agent-check changed this weight once" in hold.message for hold in decision.holds)
 
 
-def test_a_dead_container_loses_its_weight_whoever_else_writes():
+def test_a_dead_container_loses_its_weight_beside_other_writers():
     timeline = Timeline()
     timeline.look()
     timeline.weigh(1, 7, writer="an agent-check")

@@ -71,6 +71,6 @@ def test_the_total_is_bounded_and_no_short_series_loses_a_row(names):
     count = table.count()
     assert sum(count.values()) <= 35
     longest = max(count.values(), default=0)
-    # Whoever lost rows has as many as everyone else may have, but for those that came since the last time.
+    # An object that lost rows has as many as every other one may have, but for those that came since the last time.
     assert all(count[name] == added[name] or count[name] >= longest - 6 for name in added)
     assert not names or max(table.rows) == len(names)

@@ -1,4 +1,4 @@
-"""The configuration files that HAProxy names are read with limits: whoever answers at the socket names them."""
+"""The configuration files that HAProxy names are read with limits: the process that answers at the socket names them."""
 
 import os
 
