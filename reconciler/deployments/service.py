@@ -2,6 +2,7 @@
 
 The listener (`reconciler/web/deployments.py`) submits deployments; the loop hands over each tick, which has the manifests in force. Neither ever
 waits for the thread. A deployment that cannot be written now is tried again until GIVE_UP; a policy is asked again at its next interval.
+Of the deployments of one container the newest counts: an older one that waits is superseded, so that its later try cannot bring its image back.
 """
 
 import hmac
@@ -21,7 +22,7 @@ from providers.errors import ProviderError, Rejected
 from providers.lib.secrets import resolve
 from reconciler.deployments.edit import ImageChange, NoSuchImage
 from reconciler.deployments.policies import Policies
-from reconciler.deployments.records import Deployment, RecordFile, State
+from reconciler.deployments.records import PATCH_LENGTH, Deployment, RecordFile, State
 from reconciler.deployments.writer import Outcome, Written
 from reconciler.git.errors import GitError, Unusable
 from reconciler.shell.secrets import SECRETS
@@ -76,6 +77,7 @@ class Deployments:
         self._desired: Desired | None = None
         self._changed = threading.Condition()
         self._stopped = False
+        self._writing = ""  # the id of the deployment that is being written
         self._thread: threading.Thread | None = None
         self._retry: dict[str, tuple[float, float]] = {
             deployment.id: (0.0, FIRST_RETRY)
@@ -122,12 +124,21 @@ class Deployments:
                 secrets.token_hex(8), name, deployer.container, image, reason, key, int(self._wall())
             )
             remembered = self._remembered.with_deployment(deployment)
+            superseded = [
+                _superseded(known, deployment)
+                for known in remembered.deployments
+                if not known.state.over and known.id != self._writing and remembered.newer(known) == deployment
+            ]
+            for known in superseded:
+                remembered = remembered.with_deployment(known)
             self._file.save(remembered)
             self._remembered = remembered
             self._retry[deployment.id] = (0.0, FIRST_RETRY)
             self._start()
             self._changed.notify_all()
         self._event(deployment, "accepted", f"deployment {deployment.id} of {image} is accepted")
+        for known in superseded:
+            self._ended(known)
         return deployment
 
     def get(self, deployer: Deployer, id_: str) -> Deployment | None:
@@ -194,24 +205,43 @@ class Deployments:
                     self._changed.wait(pause)
 
     def _due(self) -> bool:
-        return any(at <= monotonic() for at, _ in self._retry.values())
+        return any(at <= monotonic() for at, _ in list(self._retry.values()))
 
     def _step(self) -> float:
         """Write what is due. Returns the seconds until something is."""
         for id_, (at, _) in sorted(self._retry.items(), key=lambda item: item[1]):
             if at <= monotonic() and not self._stopped:
                 self._deploy(id_)
-        pauses = [at - monotonic() for at, _ in self._retry.values()]
+        pauses = [at - monotonic() for at, _ in list(self._retry.values())]
         desired = self._desired
         if desired is not None and not self._stopped:
             pauses.append(self._follow(desired))
         return max(0.05, min([*pauses, LONGEST_RETRY]))
 
     def _deploy(self, id_: str) -> None:
-        deployment = next((known for known in self._remembered.deployments if known.id == id_), None)
-        if deployment is None or deployment.state.over:
-            self._retry.pop(id_, None)
-            return
+        """Write a deployment, unless it is over, too old, or a newer one counts."""
+        with self._changed:
+            deployment = next((known for known in self._remembered.deployments if known.id == id_), None)
+            if deployment is None or deployment.state.over:
+                self._retry.pop(id_, None)
+                return
+            newer = self._remembered.newer(deployment)
+            self._writing = id_ if newer is None else ""
+        if newer is not None:
+            self._over(_superseded(deployment, newer))
+        elif self._wall() - deployment.at >= GIVE_UP:
+            self._give_up(deployment, deployment.message or "it could not be written in time")
+        else:
+            try:
+                self._try(deployment)
+            except Exception as error:  # a fault in one deployment must not hold the others
+                log.exception("deployment %s failed", id_)
+                self._again(deployment, f"unexpected {type(error).__name__}, report this as a bug")
+            finally:
+                self._writing = ""
+
+    def _try(self, deployment: Deployment) -> None:
+        id_ = deployment.id
         change = ImageChange(deployment.workload, deployment.container, deployment.image)
         who = f"deployment {id_}, token of {deployment.workload}"
         try:
@@ -244,6 +274,10 @@ class Deployments:
             Outcome.MERGE_REQUEST: f"merge request {written.url} is open",
             Outcome.PATCH: f"nothing is written: {written.why}",
         }[written.outcome]
+        text, next_step = written.patch, written.next_step
+        if len(text) > PATCH_LENGTH:
+            command = f"reconcile deploy {deployment.workload} --instance DIR --image {deployment.image}"
+            text, next_step = "", f"{next_step}; the patch is too long to be kept, print it with: {command}"
         self._over(
             replace(
                 deployment,
@@ -253,8 +287,8 @@ class Deployments:
                 commit=written.commit,
                 ref=written.ref,
                 url=written.url,
-                patch=written.patch,
-                next_step=written.next_step,
+                patch=text,
+                next_step=next_step,
             )
         )
         if written.outcome is Outcome.COMMIT:
@@ -263,15 +297,21 @@ class Deployments:
     def _again(self, deployment: Deployment, cause: str) -> None:
         """Try a deployment again later, or give it up."""
         if self._wall() - deployment.at >= GIVE_UP:
-            self._over(replace(deployment, state=State.FAILED, message=cause, next_step="send it again"))
+            self._give_up(deployment, cause)
             return
         _, wait = self._retry[deployment.id]
         self._retry[deployment.id] = (monotonic() + wait, min(2 * wait, LONGEST_RETRY))
         self._keep(replace(deployment, message=f"{cause}; retried automatically"))
 
+    def _give_up(self, deployment: Deployment, cause: str) -> None:
+        self._over(replace(deployment, state=State.FAILED, message=cause, next_step="send it again"))
+
     def _over(self, deployment: Deployment) -> None:
-        self._retry.pop(deployment.id, None)
         self._keep(deployment)
+        self._ended(deployment)
+
+    def _ended(self, deployment: Deployment) -> None:
+        self._retry.pop(deployment.id, None)
         self._event(deployment, deployment.state.value, f"deployment {deployment.id}: {deployment.message}")
 
     def _keep(self, deployment: Deployment) -> None:
@@ -355,6 +395,11 @@ class Deployments:
             message = f"image policy: {change.image} {cause}"
             event = Event(wall, "deployment", change.key, f"write {change.image}", why, "held", message, "image policy")
             self._links.report(event)
+
+
+def _superseded(deployment: Deployment, newer: Deployment) -> Deployment:
+    message = f"deployment {newer.id} of {newer.image} is newer and takes its place"
+    return replace(deployment, state=State.SUPERSEDED, message=message)
 
 
 def _first(error: ManifestErrors) -> str:
