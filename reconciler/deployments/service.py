@@ -39,7 +39,7 @@ GIVE_UP = 3_600.0
 TOKEN_LENGTH = 16
 """The least characters of a token."""
 
-Write = Callable[[Sequence[ImageChange], str, str, str], Written]
+Write = Callable[[Sequence[ImageChange], str, str, str, Sequence[ImageChange]], Written]
 """Writes changes; see `Writer.write`."""
 
 
@@ -75,6 +75,7 @@ class Deployments:
         self._write, self._file, self._links, self._wall, self._policies = write, file, links, wall, policies
         self._remembered = file.load()
         self._desired: Desired | None = None
+        self._looked_at: Desired | None = None  # the manifests whose policies were followed last
         self._changed = threading.Condition()
         self._stopped = False
         self._writing = ""  # the id of the deployment that is being written
@@ -195,13 +196,15 @@ class Deployments:
 
     def _work(self) -> None:
         while not self._stopped:
+            failed, pause = False, LONGEST_RETRY
             try:
                 pause = self._step()
             except Exception:
                 log.exception("deployments failed; they are tried again")
-                pause = LONGEST_RETRY
+                failed = True
             with self._changed:
-                if not self._stopped and not self._due():
+                news = self._due() or self._looked_at is not self._desired  # came while the thread worked
+                if not self._stopped and (failed or not news):
                     self._changed.wait(pause)
 
     def _due(self) -> bool:
@@ -213,7 +216,7 @@ class Deployments:
             if at <= monotonic() and not self._stopped:
                 self._deploy(id_)
         pauses = [at - monotonic() for at, _ in list(self._retry.values())]
-        desired = self._desired
+        desired = self._looked_at = self._desired
         if desired is not None and not self._stopped:
             pauses.append(self._follow(desired))
         return max(0.05, min([*pauses, LONGEST_RETRY]))
@@ -245,7 +248,7 @@ class Deployments:
         change = ImageChange(deployment.workload, deployment.container, deployment.image)
         who = f"deployment {id_}, token of {deployment.workload}"
         try:
-            written = self._write([change], deployment.reason, who, "")
+            written = self._write([change], deployment.reason, who, "", ())
         except ManifestErrors as error:
             if error.of_source:
                 self._again(deployment, _first(error))
@@ -353,26 +356,33 @@ class Deployments:
                 self._remembered = replace(self._remembered, followed=remembered.followed)
                 self._save()
         if found.changes:
-            self._write_policies(found.changes, found.why)
+            self._write_policies(found.changes, found.why, found.proposed)
         return found.pause
 
-    def _write_policies(self, changes: Sequence[ImageChange], why: str) -> None:
+    def _write_policies(self, changes: Sequence[ImageChange], why: str, proposed: Sequence[ImageChange]) -> bool:
+        """Write what policies want. Whether all of it was written together."""
         try:
-            written = self._write(changes, why, "image policies", "image-policies")
+            written = self._write(changes, why, "image policies", "image-policies", proposed)
         except (ManifestErrors, Refused, NoSuchImage, GitError, ProviderError) as error:
-            if len(changes) > 1 and isinstance(error, Refused | NoSuchImage):
+            of_one = isinstance(error, Refused | NoSuchImage) or (
+                isinstance(error, ManifestErrors) and not error.of_source
+            )
+            if len(changes) > 1 and of_one:
                 for change in changes:  # one that cannot be made must not hold the others
-                    self._write_policies([change], why)
-                return
+                    if self._write_policies([change], why, proposed):
+                        proposed = [*proposed, change]
+                return False
             cause = _first(error) if isinstance(error, ManifestErrors) else str(error)
             self._not_written(changes, why, f"cannot be written: {cause}")
-            return
+            return False
         outcome = written.outcome
         if outcome is Outcome.PATCH:
             self._not_written(changes, why, f"may not be written: {written.why}; next step: {written.next_step}")
-            return
+            return False
         with self._changed:
             for change in changes:
+                if change in written.edit.left:
+                    continue  # a newer commit has another image: whether this one is wanted is asked when that is in force
                 name = f"{change.key} {change.container}"
                 self._remembered = self._remembered.with_followed(
                     name, self._policies.written(self._remembered.followed.get(name), change)
@@ -388,6 +398,7 @@ class Deployments:
             self._links.report(event)
         if outcome is Outcome.COMMIT:
             self._links.hurry("an image policy was followed")
+        return True
 
     def _not_written(self, changes: Sequence[ImageChange], why: str, cause: str) -> None:
         wall = int(self._wall() * SECOND)
