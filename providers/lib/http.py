@@ -33,6 +33,9 @@ HEADER = re.compile(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?")
 
 _NEXT_PAGE = re.compile(r';\s*rel="?next"?(?:[\s;,]|$)', re.IGNORECASE)
 
+_NO_CONNECTION = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, UnicodeError, OverflowError)
+"""Errors before anything is sent. The last two come from the standard library for hosts such as `a..b` and for ports beyond 65535."""
+
 SHOWN = 300
 """Characters of the server's own text in a message."""
 
@@ -141,7 +144,7 @@ class API:
         sent |= {"Accept": accept, "Accept-Encoding": "identity"}
         try:
             status, answer_headers, answer = self._exchange(method, path, sent, None)
-        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
+        except _NO_CONNECTION as error:
             raise Unreachable(target, f"no connection to {self._url}: {_text(error)}") from None
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
             raise Unreachable(target, f"no usable answer from {self._url}: {_text(error)}") from None
@@ -164,7 +167,7 @@ class API:
             sent["Content-Type"] = "application/json"
         try:
             status, answer_headers, answer = self._exchange(method, path, sent, content)
-        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
+        except _NO_CONNECTION as error:
             raise Unreachable(target, f"no connection to {self._url}: {_text(error)}") from None
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
             raise self._lost(target, content is not None, _text(error)) from None
@@ -272,7 +275,7 @@ def _header(target: str, name: str, secret: Secret) -> str:
 def _json(answer: bytes) -> object:
     try:
         body: object = json.loads(answer) if answer else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return body
 

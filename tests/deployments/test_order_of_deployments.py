@@ -112,6 +112,7 @@ def test_a_reason_of_any_characters_is_written(world, reason):
         status, answer = sender.post({"image": "registry.test:5000/shop:1.5", "reason": reason})
         assert (status, answer["state"]) == (202, "written"), answer
     assert len(world.repository.log()) == 3
+    assert all(event.cause.isprintable() for event in world.events)
 
 
 def test_the_file_stays_below_its_limit_with_patches_of_long_lines(tmp_path):
