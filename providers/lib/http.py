@@ -143,7 +143,7 @@ class API:
         sent = {name: _header(target, name, secret) for name, secret in headers.items()}
         sent |= {"Accept": accept, "Accept-Encoding": "identity"}
         try:
-            status, answer_headers, answer = self._exchange(method, path, sent, None)
+            status, answer_headers, answer = self._exchange(target, method, path, sent, None)
         except _NO_CONNECTION as error:
             raise Unreachable(target, f"no connection to {self._url}: {_text(error)}") from None
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
@@ -166,7 +166,7 @@ class API:
         if content is not None:
             sent["Content-Type"] = "application/json"
         try:
-            status, answer_headers, answer = self._exchange(method, path, sent, content)
+            status, answer_headers, answer = self._exchange(target, method, path, sent, content)
         except _NO_CONNECTION as error:
             raise Unreachable(target, f"no connection to {self._url}: {_text(error)}") from None
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
@@ -174,11 +174,11 @@ class API:
         return self._judged(target, content is not None, status, answer_headers, answer)
 
     def _exchange(
-        self, method: str, path: str, headers: Mapping[str, str], content: bytes | None
+        self, target: str, method: str, path: str, headers: Mapping[str, str], content: bytes | None
     ) -> tuple[int, httpx.Headers, bytes]:
         end = self._steady() + WHOLE * self._timeout
         answer = bytearray()
-        with self._session(path).stream(method, self._url + path, headers=headers, content=content) as response:
+        with self._session(target).stream(method, self._url + path, headers=headers, content=content) as response:
             if response.headers.get("Content-Encoding", "identity") != "identity":
                 # A few octets of it may be gigabytes, all made before the first of them can be counted.
                 raise httpx.DecodingError("its answer is compressed, which was not asked for")
