@@ -27,8 +27,8 @@ are. In a job of GitHub Actions, Gitea or Forgejo, URL and PROJECT come from the
 (GITHUB_SERVER_URL, GITHUB_REPOSITORY).
 
 \b
-Exit codes: 0 the merge request shows the plan, 1 FILE cannot be read or is no plan in Markdown, 6 the forge cannot
-be reached or refuses, 64 invalid command line.
+Exit codes: 0 the merge request shows the plan, 1 FILE cannot be read or is no plan in Markdown,
+6 the forge cannot be reached or refuses, 64 invalid command line.
 
 \b
 Examples:

@@ -24,7 +24,7 @@ from reconciler.deployments.edit import ImageChange, NoSuchImage
 from reconciler.deployments.policies import Policies
 from reconciler.deployments.records import PATCH_LENGTH, Deployment, RecordFile, State
 from reconciler.deployments.writer import Outcome, Written
-from reconciler.git.errors import GitError, Unusable
+from reconciler.git.errors import GitError, Unread, Unusable
 from reconciler.shell.secrets import SECRETS
 from reconciler.shell.store.audit import Event
 
@@ -258,11 +258,12 @@ class Deployments:
         except (Refused, NoSuchImage) as error:
             self._over(replace(deployment, state=State.REFUSED, message=error.cause, next_step=error.next_step))
             return
-        except Unusable as error:
-            self._over(replace(deployment, state=State.REFUSED, message=error.cause, next_step=error.hint))
-            return
         except GitError as error:
-            self._again(deployment, str(error))
+            problem = error.problem if isinstance(error, Unread) else error
+            if isinstance(problem, Unusable):
+                self._over(replace(deployment, state=State.REFUSED, message=error.cause, next_step=error.hint))
+            else:
+                self._again(deployment, str(error))
             return
         except ProviderError as error:
             if isinstance(error, Rejected):

@@ -31,7 +31,7 @@ from reconciler.forge.connect import connect
 from reconciler.forge.protocol import MergeRequest
 from reconciler.git.access import Access
 from reconciler.git.commit import Author, commit_on
-from reconciler.git.errors import Moved, NotThere, Refused, Unavailable
+from reconciler.git.errors import Moved, NotThere, Refused, Unavailable, Unread
 from reconciler.git.mirror import Mirror, parents_of, tree_of
 from reconciler.git.reader import GitReader
 from reconciler.git.signature import read_commit
@@ -123,7 +123,8 @@ class Writer:
         Raises:
             ManifestErrors: the manifests are invalid, before or after the change.
             text.Refused: the change cannot be made in the text. NoSuchImage.
-            GitError: the source cannot be read now, or the branch moves all the time.
+            Unread: the source cannot be read now, or is refused.
+            GitError: it cannot be written now, or the branch moves all the time.
             ProviderError: a secret or the forge cannot be used now.
         """
         for _ in range(TRIES):
@@ -140,7 +141,7 @@ class Writer:
         sources = location.read()
         reader = location.reader
         if reader is not None and reader.problem is not None:
-            raise reader.problem
+            raise Unread(reader.problem)
         edit = edited(sources, changes)
         head = reader.head if reader is not None else None
         if branch:
