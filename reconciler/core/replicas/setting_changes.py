@@ -20,7 +20,7 @@ Document = Workload | Service | DNSPolicy | HealthCheck
 
 _NO_TEMPLATE = Template((), Container("", ()))
 
-_INNER = frozenset({"key", "name", "where", "template", "forbidden", "restart_only", "backends"})
+_INNER = frozenset({"key", "name", "where", "template", "forbidden", "restart_only", "backends", "image_choices"})
 """Fields that are no settings of a manifest, are shown elsewhere, or follow from other objects."""
 
 _PATHS = {
@@ -92,7 +92,8 @@ def _settings(item: Document) -> Document:
     """The object with its place in the files, its template and what follows from other objects left out."""
     plain = replace(item, where=NOWHERE)
     if isinstance(plain, Workload):
-        return replace(plain, template=_NO_TEMPLATE, forbidden="")
+        policies = tuple(replace(policy, image="", declared="") for policy in plain.image_policies)
+        return replace(plain, template=_NO_TEMPLATE, forbidden="", image_policies=policies, image_choices=())
     return replace(plain, backends=()) if isinstance(plain, Service) else plain
 
 
