@@ -17,6 +17,9 @@ from manifests.values.rollouts import STAGED
 from reconciler.core.model.instant import Now, elapsed
 from reconciler.core.model.revision import Rollout, Standing
 
+GIVEN_UP = frozenset({Standing.FAILED, Standing.EXPIRED})
+"""Revisions that are not tried again: they failed, were rolled back, or were not verified in time."""
+
 
 class Verdict(StrEnum):
     """What the rollout of a workload says of an image that was chosen for it."""
@@ -64,7 +67,7 @@ def _verdict(workload: Workload, rollout: Rollout, choice: ImageChoice, now: Now
     row = rollout.of(workload.template.revision)
     if row is None:
         return None
-    if row.standing is Standing.FAILED and choice.proved in ("", row.revision):
+    if row.standing in GIVEN_UP and choice.proved in ("", row.revision):
         traffic = rollout.active == row.revision or bool(rollout.back)
         return (Verdict.FAILING if traffic else Verdict.FAILED), row.why
     if row.standing is Standing.ACTIVE and row.activated is not None and rollout.active == row.revision:
@@ -80,7 +83,7 @@ def blamed(desired: Desired | None, rollouts: Mapping[str, Rollout]) -> dict[str
     for workload in () if desired is None else desired.workloads:
         rollout = rollouts.get(workload.key) if workload.image_choices else None
         row = None if rollout is None else rollout.of(workload.template.revision)
-        if row is not None and row.standing is Standing.FAILED:
+        if row is not None and row.standing in GIVEN_UP:
             for choice in workload.image_choices:
                 if choice.image and choice.proved in ("", row.revision):
                     failed[workload.key] = choice.image

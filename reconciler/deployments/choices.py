@@ -194,7 +194,7 @@ class Choices:
         for place in sorted(after):
             was, now = before.get(place, ImageChoice(*place)), after[place]
             for taken in now.taken_back[len(was.taken_back) :]:
-                message = f"container {place[1]}: {taken.image} is not chosen again: {taken.why}"
+                message = f"container {place[1]}: {taken.image} is not chosen again"
                 self._event(place[0], f"take back {taken.image}", taken.why, "taken back", message)
             if was.image == now.image:
                 continue
