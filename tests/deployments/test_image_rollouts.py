@@ -42,16 +42,19 @@ class Host:
         self.seconds, self.asked = 0.0, 0
         self.write(tag, rule)
         self.allow("rollout")
+        self.policies: Policies | None = None
         self.start()
 
     def start(self) -> None:
         """Another process."""
+        if self.policies is not None:
+            self.policies.close()
         self.events: list[tuple[str, str, str]] = []
         self.notes: list[str] = []
         self.hurried: list[str] = []
         self.policies = Policies(self._connect, lambda: self.seconds, self.notes.append, 0.0)
         links = Links(
-            lambda event: self.events.append((event.action, event.outcome, event.message)),
+            lambda event: self.events.append((event.step, event.outcome, event.message)),
             self.hurried.append,
             self.notes.append,
         )
@@ -121,8 +124,10 @@ def registry(tmp_path: Path) -> Iterator[RegistryServer]:
 
 
 @pytest.fixture
-def host(tmp_path: Path, registry: RegistryServer) -> Host:
-    return Host(tmp_path, registry)
+def host(tmp_path: Path, registry: RegistryServer) -> Iterator[Host]:
+    made = Host(tmp_path, registry)
+    yield made
+    made.policies.close()
 
 
 def test_what_a_policy_finds_is_in_the_manifests_without_a_commit(host: Host):
@@ -138,6 +143,7 @@ def test_what_a_policy_finds_is_in_the_manifests_without_a_commit(host: Host):
     assert [(action, outcome) for action, outcome, _ in host.events] == [(f"use {host.image('1.5.0')}", "chosen")]
     file = host.state / image_choices.FILE
     assert file.stat().st_mode & 0o777 == 0o600
+    host.pass_()  # it is in force
     # A quiet pass writes nothing.
     changed = file.stat().st_mtime_ns
     assert host.pass_() == "1.5.0"
@@ -195,6 +201,7 @@ def test_a_tag_that_moves_is_followed_by_digest_and_not_back_to_what_failed(tmp_
     assert host.pass_() == f"stable@{first}"
     third = put(registry, "shop", "stable", "three")
     assert host.pass_() == f"stable@{third}"
+    host.policies.close()
 
 
 def test_a_commit_of_the_image_wins_and_its_revert_brings_nothing_back(host: Host):
@@ -267,16 +274,32 @@ def test_the_tree_cannot_allow_it(tmp_path: Path, host: Host):
         resolve(host.location.read())
 
 
-def test_an_image_that_the_guard_forbids_is_not_chosen(host: Host):
+FORBIDDEN = "{policy: {images: {forbidTags: ['1.5.0']}}}"
+
+
+def test_an_image_that_the_guard_forbids_is_not_chosen_and_says_so(host: Host):
+    host.allow("rollout", FORBIDDEN)
+    host.put_in_force()
     put(host.registry, "shop", "1.5.0")
-    host.allow("rollout", "{policy: {images: {digest: true}}}") if False else None
-    store = ChoiceStore(host.state)
-    (known,) = [*host.choices._known.values()] or [None] if host.choices._known else [None]
-    assert known is None
+    assert host.pass_() == "1.4.0"
+    assert host.pass_() == "1.4.0"
+    assert [outcome for _, outcome, _ in host.events] == ["held"], "once"
+    assert "may not be used" in host.events[0][2]
+
+
+def test_a_guard_that_forbids_a_chosen_image_makes_no_commit_invalid(host: Host):
+    put(host.registry, "shop", "1.5.0")
     host.pass_()
-    (known,) = host.choices._known.values()
-    broken = replace(known, image="registry.test/not an image")
-    assert store.refusal((broken,)) == "", "an image that its policy does not admit never counts"
+    host.allow("rollout", FORBIDDEN)
+    sources = host.location.read()
+    desired = host.put_in_force()
+    assert desired.revision == sources.revision, "what is stored is what is in force"
+    assert host.shown() == "1.4.0"
+    with pytest.raises(ManifestErrors, match=r"1\.5\.0"):
+        resolve(sources, strict=True)
+    assert host.pass_() == "1.4.0"
+    assert host.location.read().revision == host.desired.revision
+    assert [outcome for _, outcome, _ in host.events] == ["chosen", "ended", "held"]
 
 
 @pytest.mark.parametrize("damage", ["{", "", None], ids=["no JSON", "empty", "gone"])
