@@ -69,7 +69,7 @@ def verdict(known: ImageChoice, state: Rollout, strategy: Strategy = Strategy.CA
         (rollout(Standing.SUPERSEDED), None),
     ],
 )
-def test_an_image_is_proved_by_its_bake_and_goes_back_once_it_has_no_traffic(state, expected):
+def test_an_image_is_proved_by_its_bake_and_goes_back_without_traffic(state, expected):
     assert verdict(choice(), state) is expected
 
 
@@ -111,7 +111,7 @@ def test_a_newer_image_in_place_of_a_stuck_one_never_goes_back_to_that():
     assert follow(after, judgement(after, rollout(Standing.FAILED)), 3).image == ""
 
 
-def test_an_image_with_traffic_to_give_back_is_refused_at_once_and_stays_until_it_has_none():
+def test_an_image_with_traffic_is_refused_at_once_and_goes_back_later():
     failing = follow(choice(), judgement(choice(), rollout(Standing.FAILED, back="old")), 1)
     assert (failing.image, failing.refused) == (NEW, {NEW})
 
@@ -126,7 +126,7 @@ def test_a_verdict_on_a_revision_after_the_proof_takes_nothing_back():
     assert follow(choice(proved="earlier"), late, 1) == choice(proved="earlier")
 
 
-def test_a_commit_of_the_image_ends_the_choice_and_refuses_what_it_replaced():
+def test_a_commit_of_the_image_ends_the_choice_and_refuses_the_old_one():
     in_force = seen(choice(), policy(NEW, OLD), 1)
     assert (in_force.image, in_force.seen) == (NEW, NEW)
     moved = seen(in_force, policy("registry.test/shop:1.4.1"), 2)
@@ -170,7 +170,7 @@ def test_a_policy_admits_what_it_could_choose(rule, yes, no):
     assert not given.admits("registry.test/shop@")
 
 
-def test_a_newer_image_is_measured_against_the_chosen_one_also_before_it_is_in_force():
+def test_a_newer_image_must_be_newer_than_one_that_is_not_in_force_yet():
     assert current(choice(), policy(OLD)) == NEW
     assert current(choice(), policy("registry.test/shop:1.4.1")) == "registry.test/shop:1.4.1"
     assert current(choice(""), policy(OLD)) == OLD

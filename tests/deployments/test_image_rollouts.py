@@ -9,17 +9,22 @@ import pytest
 
 from manifests.load import with_choices
 from manifests.problems import ManifestErrors
+from manifests.source.git_url import parse
 from manifests.values.desired import SECOND, Desired, Workload
 from manifests.values.image_choice import IMAGE_POLICY
 from manifests.values.write_back import Registry
+from providers.wrappers.recorded import Recorded
 from reconciler import saved_plan
 from reconciler.core.image_choices import Judgement, Verdict
 from reconciler.core.plan_places import of_choices
 from reconciler.deployments.choices import Choices, ChoiceStore, Links
 from reconciler.deployments.policies import Policies
 from reconciler.registry.client import RegistryClient
+from reconciler.shell.instance_clock import ClockRecord
 from reconciler.shell.store import image_choices, last_good
 from reconciler.shell.store.last_good import LastGood
+from reconciler.snapshots import document
+from reconciler.snapshots.snapshot import Snapshot, masked
 from reconciler.tree import Location, resolve
 from tests.deployments.deployer_world import wall
 from tests.deployments.registry import put
@@ -82,8 +87,6 @@ class Host:
 
     @property
     def location(self) -> Location:
-        from manifests.source.git_url import parse  # noqa: PLC0415
-
         return Location(parse(self.repository.url), self.repository.local, self.state)
 
     def put_in_force(self) -> Desired:
@@ -186,7 +189,7 @@ def test_a_newer_image_takes_the_place_of_one_that_is_stuck(host: Host):
     assert host.pass_(host.failed("1.6.0")) == "1.4.0", "neither of the two is gone back to"
 
 
-def test_a_tag_that_moves_is_followed_by_digest_and_not_back_to_what_failed(tmp_path: Path, registry: RegistryServer):
+def test_a_tag_that_moves_is_followed_but_not_back_to_what_failed(tmp_path: Path, registry: RegistryServer):
     first = put(registry, "shop", "stable", "one")
     host = Host(tmp_path, registry, "digest: {tag: stable}", "stable")
     assert host.pass_() == f"stable@{first}"
@@ -350,3 +353,20 @@ def test_the_file_holds_what_the_documentation_says(host: Host):
         host.image("1.5.0"),
     )
     assert row["at_wall"] > SECOND
+
+
+def test_a_snapshot_has_the_choices_for_plans_elsewhere(host: Host):
+    put(host.registry, "shop", "1.5.0")
+    host.pass_()
+    host.pass_(host.failed("1.5.0"))
+    put(host.registry, "shop", "1.6.0")
+    host.pass_()
+    chosen = host.shop.image_choices
+    clock = ClockRecord("l", 2**60, 1, 1, "b", "m")
+    whole = Snapshot(host.repository.id, host.desired.revision, "", 1, 0, clock, {}, Recorded(), {}, choices=chosen)
+    assert document.read(document.write(whole)).choices == chosen
+    exported = masked(replace(whole, view={"verdicts": [], "trials": [], "checks": []}), host.desired)
+    assert "it fails" not in document.write(exported)
+    elsewhere = Location(host.location.path, host.repository.local, host.state / "elsewhere").read()
+    assert elsewhere.choices == ()
+    assert resolve(with_choices(elsewhere, exported.choices)).revision == host.desired.revision

@@ -32,7 +32,7 @@ def wait(host: PolicyHost, commit: str) -> tuple[int, str]:
     return code, json.loads(out[out.index("{") :])["state"]
 
 
-def test_a_newer_image_rolls_out_without_a_commit_and_says_where_it_comes_from(host: PolicyHost) -> None:
+def test_a_newer_image_rolls_out_without_a_commit_and_says_its_origin(host: PolicyHost) -> None:
     host.publish("1.1.0")
     head = git("rev-parse", "HEAD", at=host.upstream.work)
     with host.daemon():
@@ -52,7 +52,7 @@ def test_a_newer_image_rolls_out_without_a_commit_and_says_where_it_comes_from(h
     assert {"field": "containers[web].image", "where": "image policy"} in fields, events[-3000:]
 
 
-def test_an_image_that_never_becomes_ready_is_taken_back_and_not_tried_again(host: PolicyHost) -> None:
+def test_an_image_that_is_never_ready_is_taken_back_and_not_tried_again(host: PolicyHost) -> None:
     head = git("rev-parse", "HEAD", at=host.upstream.work)
     host.publish("1.1.0", "-quiet")
     with host.killed():
