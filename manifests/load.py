@@ -134,7 +134,7 @@ class _Read:
         return hash(self.key)
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=1)  # it keeps the files that it has looked through
 def _fitting(read: _Read, choices: tuple[ImageChoice, ...]) -> tuple[ImageChoice, ...]:
     local = read.sources.local
     problems = list(read.sources.problems)
@@ -198,6 +198,19 @@ def _declared_environment(local: LocalDocuments | None) -> str:
     except ManifestErrors:
         return ""
     return spec.source.env or "" if spec is not None and spec.source is not None else ""
+
+
+@lru_cache(maxsize=4)
+def chooses_images(local: LocalDocuments | None) -> str:
+    """The id of the instance whose local documents let image policies roll out without a commit; empty where they do not, and while
+    they are invalid, because then nothing is used.
+    """
+    try:
+        spec = None if local is None else declared_instance(local)
+    except ManifestErrors:
+        return ""
+    allowed = spec is not None and spec.image_policies is not None and spec.image_policies.apply == "rollout"
+    return spec.id if spec is not None and allowed else ""
 
 
 def resolve_sources(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from manifests.load import Sources, declared_instance, read_sources, resolve_sources, with_choices
+from manifests.load import Sources, chooses_images, declared_instance, read_sources, resolve_sources, with_choices
 from manifests.problems import ManifestErrors, Problem
 from manifests.source.directory import SUFFIXES, with_contents
 from manifests.source.git_url import GitUrl
@@ -82,16 +82,13 @@ class Location:
 
     def _with_choices(self, sources: Sources) -> Sources:
         """With the images that policies chose without a commit, where local documents allow that."""
-        try:
-            spec = None if sources.local is None else declared_instance(sources.local)
-        except ManifestErrors:
-            spec = None  # these documents are refused; those that stay in force keep their choices
-        if spec is None or spec.image_policies is None or spec.image_policies.apply != "rollout":
+        instance = chooses_images(sources.local)
+        if not instance:
             return sources
         from reconciler.shell.store import image_choices  # noqa: PLC0415  (few instances need it)
 
         try:
-            return with_choices(sources, image_choices.load(self.state_of(spec.id)))
+            return with_choices(sources, image_choices.load(self.state_of(instance)))
         except NoHome:
             return sources
 

@@ -7,7 +7,7 @@ import pytest
 from manifests.kinds.image_policy import ImagePolicy as Kind
 from manifests.resolve.image_policies import policy_value
 from manifests.values.desired import SECOND, Container, Desired, Guard, Instance, Template, Workload
-from manifests.values.image_choice import ImageChoice
+from manifests.values.image_choice import IMAGE_POLICY, ImageChoice
 from manifests.values.image_policy import ImagePolicy
 from manifests.values.rollouts import DEFAULT_ROLLOUT, Strategy
 from reconciler.core.image_choices import (
@@ -22,6 +22,9 @@ from reconciler.core.image_choices import (
 )
 from reconciler.core.model.instant import Instant, Now
 from reconciler.core.model.revision import Revision, Rollout, Standing
+from reconciler.core.plan_review import change_text
+from reconciler.core.replicas.field_changes import Effect, FieldChange
+from reconciler.shell.report.origins import Origin
 
 NOW = Now(10**18, 1_000 * SECOND, "here")
 OLD, NEW, NEWER = (f"registry.test/shop:{tag}" for tag in ("1.4.0", "1.5.0", "1.6.0"))
@@ -174,3 +177,17 @@ def test_a_newer_image_must_be_newer_than_one_that_is_not_in_force_yet():
     assert current(choice(), policy(OLD)) == NEW
     assert current(choice(), policy("registry.test/shop:1.4.1")) == "registry.test/shop:1.4.1"
     assert current(choice(""), policy(OLD)) == OLD
+
+
+def test_plans_and_events_say_image_policy_in_the_place_of_a_line():
+    known = choice(NEW)
+    field = FieldChange(known.field, OLD, NEW, Effect.NEW_CONTAINER, where=IMAGE_POLICY)
+    assert change_text(field).endswith("by image policy")
+    assert change_text(field._replace(where="shop.yaml:9:7")).endswith("at shop.yaml:9:7")
+    chosen_here = ((known.field, IMAGE_POLICY),)
+    assert Origin("", "shop.yaml:1:1", chosen_here).text == f"for {known.field} by image policy"
+    both = (*chosen_here, ("replicas", "shop.yaml:5:3"))
+    assert (
+        Origin("a" * 40, "", both).text
+        == f"for {known.field} by image policy, replicas at shop.yaml:5:3, commit {'a' * 12}"
+    )

@@ -2,10 +2,13 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from manifests.values.image_choice import ImageChoice
+from reconciler.shell.store import image_choices
 from tests.e2e.policy_world import PolicyHost
 from tests.e2e.test_git_source import eventually
 from tests.git.upstream import git
@@ -88,3 +91,27 @@ def test_an_image_that_an_operator_rolls_back_is_not_chosen_again(host: PolicyHo
         eventually(lambda: host.serves("1.0.0") and not host.stored()["image"])
     assert host.stored()["taken_back"][0][0] == host.image("1.1.0")
     assert "too slow" in host.stored()["taken_back"][0][1]
+
+
+def test_a_plan_shows_the_origin_and_a_saved_plan_is_about_the_choice(host: PolicyHost, tmp_path: Path) -> None:
+    host.publish("1.1.0")
+    assert host.here("--once")[0] == 0
+    assert host.serves("1.0.0"), "a single run asks no registry"
+    state, saved = host.home / "reconciler" / host.id, tmp_path / "saved.plan"
+    choice = ImageChoice("workload/web", "web", host.image("1.0.0"), host.image("1.1.0"), "semver 1.x", "newer", 1)
+    image_choices.save(state, [choice])
+    change = f"containers[web].image: {host.image('1.0.0')}"
+    code, text = host.here("plan", "--out", str(saved))
+    assert code == 0, text
+    line = next(line for line in text.splitlines() if change in line)
+    assert line.endswith("by image policy"), line
+    _, shown = host.here("plan", "-o", "json")
+    assert '"where": "image policy"' in shown
+    # Another choice: the saved plan is about manifests that are not there any more.
+    image_choices.save(state, [replace(choice, image=host.image("1.2.0"))])
+    code, stale = host.here("apply", "--plan", str(saved), "--yes")
+    assert (code, "image policy of workload/web, container web changed" in stale) == (4, True), stale
+    image_choices.save(state, [choice])
+    code, applied = host.here("apply", "--plan", str(saved), "--yes")
+    assert code == 0, applied
+    assert host.serves("1.1.0")
