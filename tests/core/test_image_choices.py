@@ -23,6 +23,7 @@ from reconciler.core.image_choices import (
 from reconciler.core.model.instant import Instant, Now
 from reconciler.core.model.revision import Revision, Rollout, Standing
 from reconciler.core.plan_review import change_text
+from reconciler.core.replicas import setting_changes
 from reconciler.core.replicas.field_changes import Effect, FieldChange
 from reconciler.shell.report.origins import Origin
 
@@ -191,3 +192,12 @@ def test_plans_and_events_say_image_policy_in_the_place_of_a_line():
         Origin("a" * 40, "", both).text
         == f"for {known.field} by image policy, replicas at shop.yaml:5:3, commit {'a' * 12}"
     )
+
+
+def test_a_chosen_image_is_no_change_of_the_policy():
+    before = replace(workload(choice("")), image_policies=(policy(OLD),))
+    after = replace(workload(choice(NEW)), image_policies=(policy(NEW, OLD),))
+    assert setting_changes.changes(before, after) == ()
+    wider = replace(after, image_policies=(policy(NEW, OLD, semver=">=1 <3"),))
+    (*_, shown) = setting_changes.changes(after, wider)
+    assert shown.field.startswith("imagePolicies[main].")
