@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
+from manifests.load import with_choices
 from manifests.problems import render
 from manifests.values.desired import SECOND, Desired, Role
 from providers import registry
@@ -581,9 +582,11 @@ class MadePlan(NamedTuple):
     lineage: str = ""
 
 
-def _at_path(location: Location) -> StartManifests:
-    """The manifests at the location. Raises `ManifestErrors`."""
+def _at_path(location: Location, snapshot: Snapshot | None = None) -> StartManifests:
+    """The manifests at the location, with the images that policies chose on the host of the snapshot, if any. Raises `ManifestErrors`."""
     sources = location.read()
+    if snapshot is not None:
+        sources = with_choices(sources, snapshot.choices)
     return StartManifests(resolve(sources), sources)
 
 
@@ -615,7 +618,7 @@ async def make_plan(
     Raises:
         ManifestErrors, StoreError, Stopped, SnapshotRefused
     """
-    start = _at_path(location) if stored is None else stored
+    start = _at_path(location, snapshot) if stored is None else stored
     loaded = start.desired
     desired = intent.applied_to(loaded)
     if snapshot is not None:

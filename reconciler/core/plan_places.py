@@ -6,6 +6,7 @@ from typing import Protocol
 
 from manifests.problems import Where
 from manifests.values.desired import Desired
+from manifests.values.image_choice import IMAGE_POLICY
 from reconciler.core import plan_changes
 from reconciler.core.decision import Plan
 from reconciler.core.replicas.field_changes import FieldChange
@@ -21,7 +22,7 @@ class Places(Protocol):
 def placed(plan: Plan, desired: Desired, places: Places) -> Plan:
     """The plan with the places of its fields."""
     documents = plan_changes.places(desired)
-    found: dict[tuple[str, str], str] = {}
+    found = of_choices(desired)
 
     def at(key: str, fields: tuple[FieldChange, ...]) -> tuple[FieldChange, ...]:
         return fields_at(documents, places, key, fields, found)
@@ -34,6 +35,16 @@ def placed(plan: Plan, desired: Desired, places: Places) -> Plan:
             for step in plan.steps
         ),
     )
+
+
+def of_choices(desired: Desired) -> dict[tuple[str, str], str]:
+    """What stands in the place of a file and line for the images that policies chose, by object and field."""
+    return {
+        (workload.key, choice.field): IMAGE_POLICY
+        for workload in desired.workloads
+        for choice in workload.image_choices
+        if choice.image
+    }
 
 
 def fields_at(

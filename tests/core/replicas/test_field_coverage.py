@@ -43,6 +43,7 @@ NOT_SHOWN = {
     "where",
     "forbidden",
     "restart_only",
+    "image_choices",
     "template",
     "backends",
     "kind",
