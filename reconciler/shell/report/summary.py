@@ -28,7 +28,7 @@ ASKED_FOR = {
     Waiting.PAUSE,
     Waiting.ROLLBACK_WINDOW,
 }
-"""Waits that the manifests ask for: they count as converged."""
+"""Waits that the manifests ask for: they count as converged. One of these kinds that health asked for (`Wait.unasked`) does not."""
 
 MANUAL = {
     Rule.NAME_TAKEN,
@@ -128,7 +128,9 @@ def pending(decision: Decision, end: int, unknown_is_final: bool) -> bool:
         if wait.waiting is Waiting.NODE:
             if not unknown_is_final:
                 return True
-        elif wait.waiting not in (*ASKED_FOR, Waiting.STEADY) or wait.until is None or wait.until <= end:
+        elif (
+            wait.unasked or wait.waiting not in (*ASKED_FOR, Waiting.STEADY) or wait.until is None or wait.until <= end
+        ):
             return True
     if not unknown_is_final and any(hold.rule in UNKNOWNS for hold in decision.holds):
         return True
@@ -164,7 +166,7 @@ def _judge_hold(hold: Hold) -> Exit:
 
 
 def _judge_wait(wait: Wait, now: Now) -> Exit:
-    asked = wait.waiting in ASKED_FOR and wait.until is not None and wait.until > now.steady
+    asked = wait.waiting in ASKED_FOR and not wait.unasked and wait.until is not None and wait.until > now.steady
     return Exit.OK if asked else Exit.UNFINISHED
 
 
@@ -280,6 +282,7 @@ def decision_document(
                 "waiting": wait.waiting.value,
                 "message": wait.message,
                 "until_wall": wall(wait.until),
+                "unasked": wait.unasked,
             }
             for wait in decision.waits
         ],
