@@ -78,9 +78,6 @@ STALE = SECOND // 4
 FIRST_SECRETS = 30.0
 """Seconds that a single run waits for the first look at secrets: it sees only with them which containers have old values."""
 
-UNREADABLE_TRIES = 3
-"""Failed looks after which a single run gives up on a provider."""
-
 SWITCH_SECONDS = 0.0002
 """The interpreter's switch interval in a daemon. Python's default of 5 ms would be added to each answer of a balancer that comes
 while the loop or a look computes; a switch takes some µs."""
@@ -799,6 +796,4 @@ class Loop:
             return False
         if not wait:
             return not decision.steps and not decision.unsettled
-        return not self.probing.name_targets.undecided() and not pending(
-            decision, end, self.looks.tried_enough(UNREADABLE_TRIES)
-        )
+        return not self.probing.name_targets.undecided() and not pending(decision, end)

@@ -88,7 +88,7 @@ def test_a_replica_that_drains_for_its_health_is_unfinished(slow_exits):
     assert compared(slow_exits) is Exit.OK
 
 
-def test_a_single_run_that_ends_in_the_drain_of_a_health_restart_is_unfinished(slow_exits):
+def test_a_run_that_ends_in_the_drain_of_a_health_restart_is_unfinished(slow_exits):
     slow_exits.apps.sick.add(slow_exits.generation(WEB.format(0)))
     summary = slow_exits.once(45 * SECOND)
     assert [wait.waiting for wait in summary.decision.waits] == [Waiting.DRAIN]
