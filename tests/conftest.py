@@ -26,6 +26,7 @@ PACKAGES = {
     "pdns_server": "pdns-server pdns-backend-sqlite3",
     "promtool": "prometheus",
     "systemd-analyze": "systemd",
+    "visudo": "sudo",
 }
 """Debian's package of a program, if its name differs from that of the program."""
 

@@ -119,7 +119,8 @@ def _overdue(group: Group, belief: Belief, grants: Mapping[str, Grant], now: Now
     obj, current = memory.replica_of(group.workload.key, mark.ordinal), group.current.get(mark.ordinal) is belief
     if at > now.steady:
         message = f"{fact.name} pushed draining; it is replaced if it does not exit before push.drainDeadline"
-        out.waits.append(Wait(obj, Waiting.DRAIN, message, at, container=fact.id))
+        # An exit that is under way says itself what asked for it.
+        out.waits.append(Wait(obj, Waiting.DRAIN, message, at, container=fact.id, unasked=fact.id not in grants))
         return False
     seconds = group.workload.push.drain_deadline // SECOND
     message = f"it pushed draining and still runs after push.drainDeadline ({seconds}s)"
@@ -236,7 +237,7 @@ def _current(
             message = (
                 f"{fact.name} reports that it is draining; it is not restarted for its health before the drain ends"
             )
-            out.waits.append(Wait(name, Waiting.DRAIN, message, drains_until, container=fact.id))
+            out.waits.append(Wait(name, Waiting.DRAIN, message, drains_until, container=fact.id, unasked=True))
         else:
             _unhealthy(group, ordinal, belief, ledger, out)
         return
