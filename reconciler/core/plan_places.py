@@ -21,7 +21,7 @@ class Places(Protocol):
 def placed(plan: Plan, desired: Desired, places: Places) -> Plan:
     """The plan with the places of its fields."""
     documents = plan_changes.places(desired)
-    found: dict[tuple[str, str], str] = {}
+    found = of_variables(desired)
 
     def at(key: str, fields: tuple[FieldChange, ...]) -> tuple[FieldChange, ...]:
         return fields_at(documents, places, key, fields, found)
@@ -34,6 +34,15 @@ def placed(plan: Plan, desired: Desired, places: Places) -> Plan:
             for step in plan.steps
         ),
     )
+
+
+def of_variables(desired: Desired) -> dict[tuple[str, str], str]:
+    """The places of the variables of every `envFile`, by the key of the workload and the name of the field."""
+    return {
+        (workload.key, f"containers[{container}].env[{name}]"): f"{place}:1"
+        for workload in desired.workloads
+        for container, name, place in workload.env_origins
+    }
 
 
 def fields_at(

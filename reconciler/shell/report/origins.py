@@ -13,7 +13,7 @@ from manifests.values.desired import Desired, Workload
 from reconciler.core import plan_changes
 from reconciler.core.decision import Changed, Decision
 from reconciler.core.model.step import Step
-from reconciler.core.plan_places import Places
+from reconciler.core.plan_places import Places, of_variables
 from reconciler.core.replicas import setting_changes
 from reconciler.core.replicas.setting_changes import Document
 
@@ -83,11 +83,12 @@ class Origins:
         self._changed: dict[str, Changed] = {}
         self._places: Places | None = None
         self._known: dict[str, str] = {}
+        self._variables: Mapping[tuple[str, str], str] = {}
 
     def manifests(self, before: Desired | None, after: Desired) -> None:
         """Other manifests are in force. `before` None: it is not known which ones were."""
         self._documents, self._known = plan_changes.places(after), {}
-        self._places, self._changed = None, {}
+        self._places, self._changed, self._variables = None, {}, of_variables(after)
         old = {} if before is None or before is after else setting_changes.documents(before)
         new = setting_changes.documents(after) if old else {}
         # Fields are compared once a step asks: after a change of thousands of objects the first weights must not wait for that.
@@ -148,6 +149,8 @@ class Origins:
         where = self._documents.get(key)
         if where is None:
             return ""
+        if (key, field) in self._variables:
+            return self._variables[key, field]
         if self._places is None:
             self._places = self._places_of()
         return str(where if self._places is None else self._places.of(where, field))
