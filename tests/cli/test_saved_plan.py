@@ -275,6 +275,9 @@ def test_files_that_cannot_be_trusted_are_refused(world: Path) -> None:
     os.mkfifo(file)
     refused("it is no regular file")
     file.unlink()
+    file.mkdir()
+    refused("a.plan: it is no regular file")
+    file.rmdir()
     refused("no such file or directory")
     with file.open("wb") as opened:
         opened.truncate(1 << 30)
