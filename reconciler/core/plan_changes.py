@@ -140,7 +140,8 @@ def _secrets(group: Group, known: Collection[str]) -> Iterator[FieldChange]:
 def fields_of(
     step: Step, changed: Mapping[str, Changed], status: Status, observed: Observed
 ) -> tuple[FieldChange, ...]:
-    """The fields of the manifests for whose change a step is taken; of a change in place those that differ in the container.
+    """The fields of the manifests for whose change a step is taken; of a change in place those that differ in the container, and those of
+    the volumes whose files it gets.
 
     Args:
         changed: what the manifests change, by the key of the document.
@@ -149,10 +150,13 @@ def fields_of(
     action = step.action
     row = changed.get(document_key(step.object))
     if isinstance(action, UpdateContainer):
+        files = tuple(f"volumes[{volume}].files." for volume, *_ in action.files)
+        of_files = tuple(field for field in row.fields if field.field.startswith(files)) if row is not None else ()
         group, fact = status.roster.groups.get(document_key(step.object)), _fact(observed, action)
         if group is None or fact is None:
-            return ()
-        return tuple(runtime_changes.live_changes(fact.live, action.live, group.workload.template.container.name))
+            return of_files
+        main = group.workload.template.container.name
+        return (*runtime_changes.live_changes(fact.live, action.live, main), *of_files)
     if row is None:
         return ()
     if isinstance(action, SetWeight):

@@ -49,6 +49,7 @@ WORLD = frozenset(
 MANIFESTS = frozenset(
     {
         Reason.TEMPLATE_CHANGED,
+        Reason.FILES_CHANGED,
         Reason.REVISION_FAILED,
         Reason.SECRET_CHANGED,
         Reason.SUPERSEDED,
