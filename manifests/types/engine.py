@@ -18,7 +18,8 @@ from manifests.values.image_ref import parse_image
 
 _OBJECT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{1,127}")
 _CAPABILITY = re.compile(r"(?:CAP_)?[A-Z][A-Z_]{1,30}")
-_REAL_TIME = re.compile(r"SIGRTM(?:IN|AX)(?:[+-](?:[0-9]|[1-2][0-9]|30))?")
+_REAL_TIME = re.compile(r"SIGRTMIN(?:\+(?:1[0-5]|[1-9]))?|SIGRTMAX(?:-(?:1[0-4]|[1-9]))?")
+"""As engines spell them (github.com/moby/sys/signal)."""
 _SIGNALS = frozenset(signal.Signals.__members__)
 _WITHOUT_HANDLER = frozenset({"SIGKILL", "SIGSTOP"})
 _DRIVER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./:-]{0,127}")

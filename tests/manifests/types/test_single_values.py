@@ -65,7 +65,10 @@ BAD: list[tuple[Check, object]] = [
         (paths.relative_path, text)
         for text in ("", "/etc", "..", "a/../../b", "a/..", "a\0b", ".git", "a/.git/config", ".GIT/x")
     ),
-    *((engine.signal_name, text) for text in ("", "HUP", "SIGFOO", "sighup", "SIGRTMIN+31", "SIG", "SIGHUP\n")),
+    *(
+        (engine.signal_name, text)
+        for text in ("", "HUP", "SIGFOO", "sighup", "SIGRTMIN+16", "SIGRTMIN-1", "SIG", "SIGHUP\n")
+    ),
     *((engine.handled_signal, text) for text in ("SIGKILL", "SIGSTOP", "SIGFOO")),
     *((numbers.int_or_percent, value) for value in (-1, 1001, "101%", "5", "-1%", "5 %", True, None, 1.5)),
     *((numbers.percent, value) for value in (30, "30", "101%", "", None)),
