@@ -82,7 +82,7 @@ def apply(world: Path, *words: str) -> tuple[int, str]:
 
 def test_a_saved_plan_is_shown_and_applied_without_a_question(world: Path) -> None:
     text = saved(world)
-    assert "to apply it, run: reconcile apply PATH --plan a.plan" in text
+    assert "to apply it, run: reconcile apply tree --plan a.plan" in text
     assert (world / "a.plan").stat().st_mode & 0o777 == 0o600
     code, shown = call(world, "show", "a.plan")
     assert code == 0
