@@ -426,7 +426,8 @@ def _why_surplus(snap: Snapshot, group: Group, fact: ContainerFact, mark: Mark) 
     workload = group.workload
     node = snap.roster.placed.get(memory.replica_of(workload.key, mark.ordinal))
     if mark.ordinal >= workload.replicas or node is None or node == fact.node:
-        return Kind.RETIRE, Reason.SURPLUS, f"the manifest wants {workload.replicas} replicas"
+        plural = "" if workload.replicas == 1 else "s"
+        return Kind.RETIRE, Reason.SURPLUS, f"the manifest wants {workload.replicas} replica{plural}"
     message = f"the replica belongs to {node}"
     if fact.node not in workload.nodes:
         message = f"spec.nodes does not name {fact.node}, so the replica moves to {node}"

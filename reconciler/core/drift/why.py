@@ -58,6 +58,7 @@ HEALTH = frozenset(
 MANIFESTS = frozenset(
     {
         Reason.TEMPLATE_CHANGED,
+        Reason.FILES_CHANGED,
         Reason.REVISION_FAILED,
         Reason.SECRET_CHANGED,
         Reason.SUPERSEDED,
