@@ -16,7 +16,7 @@ from manifests.values.desired import SECOND
 from manifests.values.notices import Forge as ForgeSettings
 from manifests.values.notices import ForgeType
 from manifests.values.reviews import Reviews
-from providers.errors import ProviderError
+from providers.errors import ProviderError, Rejected
 from reconciler.core.model.instant import Now
 from reconciler.core.model.ledger_codec import to_rows
 from reconciler.forge.protocol import COMMENT, COMMIT, CommitStatus, Forge, MergeRequest, State, marker, short
@@ -40,6 +40,12 @@ TRIES = 3
 
 MOVED = 10 * SECOND
 """Time (ns) until a head is looked at again that moved while it was planned, or that could not be planned."""
+
+REFUSED = 60 * SECOND
+"""Time (ns) until a head is planned again whose comment or status the forge refused; doubled with each refusal up to REFUSED_LONGEST."""
+
+REFUSED_LONGEST = 3_600 * SECOND
+"""Most time (ns) of the same. An operator may mend it at any time: give the token a right, or unlock the merge request."""
 
 MERGES = 8
 """Commits that came into force and wait for their comparison."""
@@ -86,6 +92,14 @@ class _Merge(NamedTuple):
     before: Tick | None
 
 
+class _PutOff(NamedTuple):
+    """A head whose comment or status the forge refuses: how often, why, and the steady instant (ns) until which it is left alone."""
+
+    times: int
+    cause: str
+    until: int
+
+
 class Reviewer:
     """Implements `Monitor` around another one, which gets every tick first. The thread begins with the first tick that asks for reviews.
 
@@ -120,6 +134,7 @@ class Reviewer:
         self._remembered: Remembered | None = None
         self._client: tuple[ForgeSettings, Forge] | None = None
         self._tries: dict[tuple[int, str, str], int] = {}
+        self._put_off: dict[tuple[int, str, str], _PutOff] = {}
         self._problem = ""
         self._due = 0
         self._thread: threading.Thread | None = None
@@ -229,9 +244,25 @@ class Reviewer:
             tick = self._tick
             if self._stopped.is_set() or self._merges or tick is None:
                 return SECOND  # what was merged goes first; the rest is due after it
-            if not self._plan_head(request, tick, reviews, settings):
-                pause = min(pause, MOVED)
+            key = (request.number, request.commit, tick.commit)
+            if key in self._put_off and self._clock.now().steady < self._put_off[key].until:
+                continue
+            try:
+                if not self._plan_head(request, tick, reviews, settings):
+                    pause = min(pause, MOVED)
+            except Rejected as error:  # of this one: a locked merge request holds up no other
+                self._put_off_head(key, clean(str(error)), error.wait)
         return pause
+
+    def _put_off_head(self, key: tuple[int, str, str], cause: str, asked: int) -> None:
+        """Leave a head alone for a while, at least for the time (ns) that the forge asked for, and report why, once for each cause."""
+        before = self._put_off.get(key, _PutOff(0, "", 0))
+        if before.cause != cause:
+            self._makers.note(f"the plan of merge request {key[0]} cannot be shown: {cause}; tried again automatically")
+        if len(self._put_off) > file.KEPT:
+            self._put_off.clear()  # of heads that are gone
+        wait = min(REFUSED << min(before.times, 16), REFUSED_LONGEST)
+        self._put_off[key] = _PutOff(before.times + 1, cause, self._clock.now().steady + max(wait, asked))
 
     def _branch(self) -> str:
         """The branch that the manifests come from; empty for a tag or a pinned commit."""
@@ -275,6 +306,7 @@ class Reviewer:
             status = CommitStatus(_context(instance), *_described(answer))
         forge.set_status(request.commit, status)
         self._tries.pop(key, None)
+        self._put_off.pop(key, None)
         self._keep(self._remembered.with_head(Head(*key, None if cause else _reviewed(answer))))
         return True
 

@@ -192,6 +192,18 @@ def test_a_head_is_planned_again_only_when_it_or_the_base_changed(world: Reviewe
     assert "does not contain the commit in force" in world.comment(5)
 
 
+def test_a_merge_request_that_nobody_may_comment_on_holds_up_no_other(world: Reviewed) -> None:
+    world.forge.locked = {9}
+    locked = world.propose(9, {"set/web.yaml": WEB % "two"})
+    other = world.propose(5, {"set/web.yaml": WEB % "three"})  # the newest ones come first
+    eventually(lambda: world.statuses(other, "plan"))
+    asked = [
+        path for method, path, _, _ in world.forge.seen if method == "POST" and path.endswith("/issues/9/comments")
+    ]
+    assert len(asked) == 1
+    assert world.statuses(locked, "plan") == []
+
+
 def test_no_comment_status_or_event_has_the_token(world: Reviewed) -> None:
     head = world.propose(6, {"set/web.yaml": WEB % SENTINEL})
     eventually(lambda: world.statuses(head, "plan"))
