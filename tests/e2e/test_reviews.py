@@ -192,7 +192,7 @@ def test_a_head_is_planned_again_only_when_it_or_the_base_changed(world: Reviewe
     assert "does not contain the commit in force" in world.comment(5)
 
 
-def test_a_merge_request_that_nobody_may_comment_on_holds_up_no_other(world: Reviewed) -> None:
+def test_a_locked_merge_request_holds_up_no_other_one(world: Reviewed) -> None:
     world.forge.locked = {9}
     locked = world.propose(9, {"set/web.yaml": WEB % "two"})
     other = world.propose(5, {"set/web.yaml": WEB % "three"})  # the newest ones come first

@@ -26,7 +26,7 @@ Answer = tuple[int, Any, dict[str, str]]
 @dataclass
 class Repository:
     """What the forge keeps. `faults` are answers for the next requests, before anything is done; `lost` do the work and answer
-    nothing. Nobody may comment on merge requests that are `locked`."""
+    nothing. It takes no comment on merge requests that are `locked`."""
 
     dialect: ForgeType
     statuses: list[dict[str, Any]] = field(default_factory=list)

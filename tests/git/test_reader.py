@@ -129,6 +129,9 @@ def test_a_remote_that_asks_for_patience_gets_it(tmp_path: Path) -> None:
         reader = GitReader(parse(server.url), local, tmp_path / "mirrors", steady=lambda: 0.0)
         assert codes(reader.read()) >= {Code.SOURCE_UNREADABLE}
         assert reader.due_in() == 1234 * 10**9
+        reader.hurry()  # a webhook, or a signal
+        assert reader.due_in() == 1234 * 10**9
+        assert codes(reader.read()) >= {Code.SOURCE_UNREADABLE}
         assert len(server.seen) == 1
 
 
@@ -158,6 +161,43 @@ def test_a_force_push_is_followed_and_reported(tmp_path: Path, reader: GitReader
     assert old in news
     assert new in news
     assert reader.news() == ()
+
+
+def test_a_force_push_that_cannot_be_read_yet_is_reported_once(
+    tmp_path: Path, reader: GitReader, upstream: Upstream
+) -> None:
+    upstream.commit({"set/a.yaml": "a: 2\n"})
+    reader.read()
+    reader.adopted(tmp_path / "state")
+    upstream.rewind()
+    upstream.commit({"set/a.yaml": "a: 3\n"})
+    trees = reader.directory / "trees"
+    trees.rename(trees.with_name("aside"))
+    trees.touch()  # nothing can be written there
+    reported = []
+    for _ in range(3):
+        assert codes(polled(reader)) == {Code.SOURCE_UNREADABLE}
+        reported += reader.news()
+    assert len(reported) == 1
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_a_repository_with_another_hash_does_not_follow(tmp_path: Path, upstream: Upstream, held: bool) -> None:
+    local = local_documents(tmp_path, f"url: '{upstream.url}//set?ref=main', requireFastForward: {str(held).lower()}")
+    reader = upstream.reader(tmp_path, "//set?ref=main", local)
+    reader.read()
+    reader.adopted(tmp_path / "state")
+    shutil.move(upstream.bare, upstream.bare.with_name("before"))
+    (tmp_path / "other").mkdir()
+    other = Upstream(tmp_path / "other", "sha256")
+    other.commit({"set/a.yaml": "a: other\n"})
+    shutil.move(other.bare, upstream.bare)
+    if held:
+        (problem,) = polled(reader).problems
+        assert "the history was rewritten" in problem.message
+    else:
+        assert b"a: other" in polled(reader).tree.files[0].data
+        assert "the history was rewritten" in reader.news()[0]
 
 
 def test_a_force_push_can_be_held(tmp_path: Path, upstream: Upstream) -> None:
