@@ -72,7 +72,7 @@ def start_manifests(
     """
     sources = location.read()
     try:
-        start = _of_history(location, StartManifests(tree.resolve(sources), sources))
+        start = of_history(location, StartManifests(tree.resolve(sources), sources))
     except ManifestErrors as error:
         if not stored:
             raise
@@ -108,7 +108,7 @@ def start_manifests(
     return replace(stays, waiting=(sources, start.desired.guard))
 
 
-def _of_history(location: Location, start: StartManifests) -> StartManifests:
+def of_history(location: Location, start: StartManifests) -> StartManifests:
     """The manifests of a git source, judged by the commit that is in force: its history is in the state of the instance, known only now.
 
     Raises:

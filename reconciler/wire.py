@@ -75,6 +75,7 @@ from reconciler.start import (
     kept,
     last_good_tree,
     last_in_force,
+    of_history,
     refused_commit,
     source_of,
     start_manifests,
@@ -582,9 +583,11 @@ class MadePlan(NamedTuple):
 
 
 def _at_path(location: Location) -> StartManifests:
-    """The manifests at the location. Raises `ManifestErrors`."""
+    """The manifests at the location; those of the source of the instance as a run judges them. Raises `ManifestErrors`."""
     sources = location.read()
-    return StartManifests(resolve(sources), sources)
+    start = StartManifests(resolve(sources), sources)
+    follows = location.reader is not None and location.reader.is_declared
+    return of_history(location, start) if follows else start
 
 
 async def make_plan(

@@ -126,6 +126,11 @@ class GitReader:
         """The directory of our mirror of the remote."""
         return self.base / sha256(self.url.remote.encode()).hexdigest()[:24]
 
+    @property
+    def is_declared(self) -> bool:
+        """Whether the set is the source that local documents declare, as far as they were read: not another branch of it."""
+        return self._settings is not None and self._settings.parsed == self.url
+
     def hurry(self) -> None:
         """Ask the remote at the next `read`, unless it asked not to be called yet. May be called from any thread."""
         self._hurried = True
