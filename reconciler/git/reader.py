@@ -208,6 +208,12 @@ class GitReader:
             # A credential may need a program before any manifests are in force.
             define(secret_programs(spec, local=True))
         if settings != self._settings:
+            if self.is_declared and (settings is None or settings.parsed != self.url):
+                names = "no source" if settings is None else str(settings.parsed)
+                self.events.append(
+                    f"the local Instance declares {names} now, and this process goes on with {self.url}; "
+                    "next step: restart reconcile to follow spec.source.url"
+                )
             self._settings, self._due, self._patience, self._judge_again = settings, 0.0, 0.0, True
 
     def _poll(self) -> Read:

@@ -36,7 +36,7 @@ from reconciler.snapshots.snapshot import taken
 log = logging.getLogger("reconciler")
 
 TRIES = 3
-"""How often a head is planned that could not be planned, before its commit says so."""
+"""How often a head or a merged commit is planned that could not be planned, before its commit says so."""
 
 MOVED = 10 * SECOND
 """Time (ns) until a head is looked at again that moved while it was planned, or that could not be planned."""
@@ -134,6 +134,8 @@ class Reviewer:
         self._remembered: Remembered | None = None
         self._client: tuple[ForgeSettings, Forge] | None = None
         self._tries: dict[tuple[int, str, str], int] = {}
+        self._compared = 0
+        """How often in a row the oldest of `_merges` could not be planned."""
         self._put_off: dict[tuple[int, str, str], _PutOff] = {}
         self._problem = ""
         self._due = 0
@@ -209,7 +211,8 @@ class Reviewer:
         if self._remembered is None:
             self._begin(tick)
         while self._merges:
-            self._compare(self._merges[0], tick, reviews, settings)
+            if not self._compare(self._merges[0], tick, reviews, settings):
+                return MOVED / SECOND
             self._merges.popleft()
         now = self._clock.now().steady
         if now >= self._due:
@@ -312,13 +315,13 @@ class Reviewer:
 
     # --- after the merge --------------------------------------------------------------------------------------------------
 
-    def _compare(self, merge: _Merge, tick: Tick, reviews: Reviews, settings: ForgeSettings) -> None:
-        """Say whether a commit that came into force is as it was reviewed."""
+    def _compare(self, merge: _Merge, tick: Tick, reviews: Reviews, settings: ForgeSettings) -> bool:
+        """Say whether a commit that came into force is as it was reviewed. False when it could not be planned and is to be tried again."""
         assert self._planner is not None  # noqa: S101  (no thread without it)
         assert self._remembered is not None  # noqa: S101  (read by `_step`)
         known = self._remembered
         if merge.commit == known.in_force or not COMMIT.fullmatch(merge.commit):
-            return
+            return True
         snapshot = self._snapshot(merge.before or tick)
         try:
             answer = self._planner.plan(merge.commit, merge.commit, "", snapshot, reviews.timeout / SECOND)
@@ -326,7 +329,11 @@ class Reviewer:
         except CannotPlan as error:
             answer, cause = {}, str(error)
         if self._stopped.is_set():
-            return  # the next process compares it
+            return False  # the next process compares it
+        self._compared = self._compared + 1 if cause else 0
+        if 0 < self._compared < TRIES:  # the remote may not answer just now
+            return False
+        self._compared = 0
         same, text = self._judged(merge, answer, cause)
         self._makers.compared(merge.commit, text)
         self.happened(f"commit {merge.commit[:12]}: {text}")
@@ -338,6 +345,7 @@ class Reviewer:
             except ProviderError as error:  # the event has it
                 self._makers.note(f"the review of commit {merge.commit[:12]} cannot be shown: {clean(str(error))}")
         self._keep(known._replace(in_force=merge.commit))
+        return True
 
     def _judged(self, merge: _Merge, answer: Mapping[str, Any], cause: str) -> tuple[bool | None, str]:
         """Whether a merged commit is as reviewed (None: no review is known), and that in a sentence."""

@@ -146,6 +146,18 @@ def test_a_squash_is_recognized_by_its_tree_and_others_are_named(world: Reviewed
     assert world.review_of(direct).startswith("no merge request")
 
 
+def test_a_merge_is_compared_once_its_plan_can_be_made(world: Reviewed) -> None:
+    host = world.host
+    mirrors = host.home / "reconciler" / host.id / "reviews"
+    mirrors.touch()  # no mirror can be made there
+    merged = host.upstream.commit({"set/web.yaml": WEB % "two"})
+    eventually(lambda: host.running() == ["two"])
+    assert world.review_of(merged) == ""
+    mirrors.unlink()
+    eventually(lambda: world.review_of(merged))
+    assert world.review_of(merged).startswith("no merge request")
+
+
 def test_a_removal_is_in_the_plan_and_the_merge_is_as_reviewed(world: Reviewed) -> None:
     host = world.host
     host.upstream.commit({"set/more.yaml": WEB.replace("name: web", "name: more") % "more"})

@@ -419,6 +419,26 @@ def test_what_is_in_force_is_judged_again_when_local_documents_change(tmp_path: 
     assert judged[2] != judged[1]
 
 
+@pytest.mark.parametrize("source", ["url: '{url}//set?ref=prod'", "url: '{url}//set?ref=main', interval: 30s"])
+def test_another_address_in_local_documents_is_reported_with_the_next_step(
+    tmp_path: Path, upstream: Upstream, source: str
+) -> None:
+    """The set of a process stays the same while it runs; other settings count at once."""
+    local = local_documents(tmp_path, f"url: '{upstream.url}//set?ref=main'")
+    reader = upstream.reader(tmp_path, "//set?ref=main", local)
+    reader.read()
+    assert reader.news() == ()
+    local.write_text(
+        "apiVersion: reconciler/v1\nkind: Instance\nmetadata: {name: this}\n"
+        f"spec:\n  id: demo\n  source: {{{source.format(url=upstream.url)}}}\n"
+    )
+    reader.read()
+    reader.read()
+    news = reader.news()
+    assert len(news) == ("ref=prod" in source)
+    assert all("ref=prod now" in message and "next step: restart reconcile" in message for message in news)
+
+
 def test_a_git_source_reads_the_environment_of_the_host(tmp_path: Path, upstream: Upstream) -> None:
     upstream.commit(
         {
