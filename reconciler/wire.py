@@ -422,8 +422,9 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
         else:
             keep(archive, start, memory.blocking, clock, reporter)
         warn = partial(reporter.note, level=logging.WARNING)
-        notifier = attach(monitoring, state, desired.instance.id, clock, warn)
-        recorder = Recorder(notifier, state, clock, partial(refused_commit, location), warn)
+        refused = partial(refused_commit, location)
+        notifier = attach(monitoring, state, desired.instance.id, clock, warn, refused)
+        recorder = Recorder(notifier, state, clock, refused, warn)
         reviewer = Reviewer(
             recorder,
             state,
