@@ -590,11 +590,13 @@ def _at_path(location: Location, snapshot: Snapshot | None = None) -> StartManif
     With a snapshot: with the images that policies chose on its host.
     """
     sources = location.read()
-    if snapshot is not None:
-        sources = with_choices(sources, snapshot.choices)
     start = StartManifests(resolve(sources), sources)
-    follows = location.reader is not None and location.reader.is_declared
-    return of_history(location, start) if follows else start
+    if location.reader is not None and location.reader.is_declared:
+        start = of_history(location, start)
+    if snapshot is None:
+        return start
+    sources = with_choices(start.sources, snapshot.choices)
+    return StartManifests(resolve(sources), sources)
 
 
 async def make_plan(
