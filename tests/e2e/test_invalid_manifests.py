@@ -19,7 +19,7 @@ HOST = """\
 apiVersion: reconciler/v1
 kind: Instance
 metadata: {name: here}
-spec: {id: "@ID@"}
+spec: {id: "@ID@", intervals: {runtime: 1s}}
 ---
 apiVersion: reconciler/v1
 kind: Provider
@@ -32,6 +32,7 @@ apiVersion: reconciler/v1
 kind: Workload
 metadata: {name: w}
 spec:
+  restarts: {backoff: {initial: 1s}}
   template:
     metadata: {labels: {app: w}}
     spec:
@@ -66,7 +67,7 @@ class World:
         """Write local documents with the Instance, the Provider and a Guard with this spec."""
         local = self.base / "local"
         local.mkdir(mode=0o700, exist_ok=True)
-        allowing = HOST.replace('"@ID@"', f"{self.id}, allowProcess: [w]")
+        allowing = HOST.replace('"@ID@"', f'"{self.id}", allowProcess: [w]')
         (local / "host.yaml").write_text(allowing)
         (local / "guard.yaml").write_text(
             f"apiVersion: reconciler/v1\nkind: Guard\nmetadata: {{name: g}}\nspec: {guard}\n"
@@ -194,32 +195,47 @@ def test_kill_9_of_the_daemon_on_broken_manifests_changes_nothing_of_that(world)
     assert attempted["problems"][0]["line"] == LINE
 
 
-def test_every_command_works_while_the_manifests_are_broken(world):
+@pytest.fixture
+def broken(world: World) -> World:
+    """A daemon whose manifests have become invalid."""
     world.run("--once", world.manifests)
     world.watch()
     world.write(TREE + BROKEN)
     until(lambda: bool(holds(world)))
-    said = [
-        world.run("status", world.manifests),
-        world.run("explain", "workload/w", world.manifests),
-        world.run("events", world.manifests),
-        world.run("get", "revisions", world.manifests),
-        world.run("suspend", "workload/w", world.manifests, "--reason", "looking"),
-        world.run("resume", "workload/w", world.manifests),
-        world.run("drain", "workload/w/0", world.manifests, "--reason", "looking"),
-        world.run("release", "workload/w/0", world.manifests),
-        world.run("restart", "workload/w", world.manifests, "--wait", "--deadline", "60s"),
-        world.run("plan", world.manifests, "--instance-id", world.id),
-        world.run("doctor", world.manifests, "--instance-id", world.id),
-        world.run("status", "--instance-id", world.id),
-    ]
-    for out in said:
+    return world
+
+
+LOOKS = (["status"], ["explain", "workload/w"], ["events"], ["get", "revisions"], ["plan"], ["doctor"])
+ORDERS = (
+    ["suspend", "workload/w", "--reason", "looking"],
+    ["resume", "workload/w"],
+    ["drain", "workload/w/0", "--reason", "looking"],
+    ["release", "workload/w/0"],
+    ["restart", "workload/w", "--wait", "--deadline", "60s"],
+)
+
+
+def test_every_look_says_first_that_the_manifests_are_broken(broken: World) -> None:
+    for words in LOOKS:
+        named = ["--instance-id", broken.id] if words[0] in {"plan", "doctor"} else []
+        out = broken.run(*words, broken.manifests, *named)
         assert f"all.yaml:{LINE}:" in out.partition("\n")[0], out
+    out = broken.run("status", "--instance-id", broken.id)
+    assert f"all.yaml:{LINE}:" in out.partition("\n")[0], out
+    broken.run("plan", broken.manifests, code=3)
+
+
+def test_every_order_works_while_the_manifests_are_broken(broken: World) -> None:
+    for words in ORDERS:
+        out = broken.run(*words, broken.manifests)
+        assert f"all.yaml:{LINE}:" in out.partition("\n")[0], out
+
+
+def test_every_document_names_both_revisions_of_broken_manifests(broken: World) -> None:
     for words in (["get", "endpoints"], ["explain", "workload/w"], ["status"], ["get", "requests"]):
-        document = json.loads(world.run(*words, world.manifests, "-o", "json"))
+        document = json.loads(broken.run(*words, broken.manifests, "-o", "json"))
         assert document["manifests"]["attempted"]["problems"][0]["line"] == LINE
         assert document["manifests"]["in_force"]["revision"] != document["manifests"]["attempted"]["revision"]
-    world.run("plan", world.manifests, code=3)
 
 
 def test_destroy_on_broken_manifests_needs_the_id_and_stays_done(world):
