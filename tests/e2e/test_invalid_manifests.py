@@ -6,14 +6,14 @@ import secrets
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.quickstart_world import PATIENCE, ROOT, until
+from tests.e2e.program import Program, processes
+from tests.e2e.quickstart_world import PATIENCE, until
 
 HOST = """\
 apiVersion: reconciler/v1
@@ -45,17 +45,14 @@ NEWLINE = "\n"
 LINE = TREE.count(NEWLINE) + 1
 
 
-class World:
+class World(Program):
     """One user's machine with one workload of one process."""
 
     def __init__(self, base: Path) -> None:
-        self.base, self.home, self.manifests = base, base / "home", base / "manifests"
-        self.id = f"v{secrets.token_hex(4)}"
+        super().__init__(base, f"v{secrets.token_hex(4)}")
+        self.manifests = base / "manifests"
         self.manifests.mkdir()
         self.write(TREE)
-        self.state = self.home / "reconciler" / self.id
-        self.env = {**os.environ, "XDG_STATE_HOME": str(self.home), "NO_COLOR": "1"}
-        self.daemons: list[subprocess.Popen[str]] = []
 
     def write(self, text: str, name: str = "all.yaml") -> None:
         """Replace a file of the manifests, as a checkout does."""
@@ -74,55 +71,13 @@ class World:
         )
         return local
 
-    def run(self, *words: str | Path, code: int = 0) -> str:
-        """One command; both of its streams."""
-        done = subprocess.run(
-            [sys.executable, "-m", "reconciler", *map(str, words)],
-            cwd=ROOT,
-            env=self.env,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            check=False,
-        )
-        assert "Traceback" not in done.stderr
-        assert done.returncode == code, done.stdout + done.stderr
-        return done.stdout + done.stderr
-
     def watch(self, *words: str | Path) -> subprocess.Popen[str]:
         """Start a daemon, and wait until it has decided."""
-        log = (self.base / "watch.log").open("a")
-        with log:
-            daemon = subprocess.Popen(
-                [sys.executable, "-m", "reconciler", "--watch", *map(str, words or (self.manifests,))],
-                cwd=ROOT,
-                env=self.env,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                text=True,
-            )
-        self.daemons.append(daemon)
-        until(lambda: (self.state / "lock.owner").exists() and self.live(), PATIENCE)
-        return daemon
-
-    def live(self) -> bool:
-        """Whether a daemon answers."""
-        done = json.loads(self.run("status", "--instance-id", self.id, "-o", "json"))
-        return bool(done["live"])
+        return super().watch(*(words or (self.manifests,)))
 
     def replicas(self) -> list[int]:
         """The processes of the workload."""
-        found = []
-        for entry in Path("/proc").iterdir():
-            try:
-                words, environment = (entry / "cmdline").read_bytes(), (entry / "environ").read_bytes()
-            except OSError:
-                continue
-            if words == b"sleep\x0086399\x00" and f"WORLD={self.base}".encode() in environment.split(b"\x00"):
-                found.append(int(entry.name))
-        return found
+        return [pid for pid, _ in processes(b"sleep\x0086399\x00", self.base)]
 
     def healed(self) -> None:
         """Kill the replica with -9, and see another one run."""
@@ -130,18 +85,12 @@ class World:
         os.kill(old, signal.SIGKILL)
         until(lambda: len(new := self.replicas()) == 1 and new != [old])
 
-    def events(self) -> list[dict]:
-        return list(json.loads(self.run("events", "--instance-id", self.id, "-o", "json"))["events"])
-
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
     made = World(tmp_path)
     yield made
-    for daemon in made.daemons:
-        if daemon.poll() is None:
-            daemon.kill()
-        daemon.wait(timeout=PATIENCE)
+    made.kill()
     for pid in made.replicas():
         os.kill(pid, signal.SIGKILL)
 

@@ -191,18 +191,8 @@ class Sentinels(SignedWorld):
 
     def say(self, *words: str) -> str:
         """What a command prints, whatever its exit code."""
-        done = subprocess.run(
-            [sys.executable, "-m", "reconciler", *words],
-            cwd=Path(__file__).resolve().parents[2],
-            env=self.env,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            check=False,
-        )
-        assert "Traceback" not in done.stderr, done.stderr
-        return f"exit {done.returncode}\n{done.stdout}{done.stderr}"
+        code, out, err = self.ask(*words)
+        return f"exit {code}\n{out}{err}"
 
     def all_said(self, *commands: str) -> dict[str, str]:
         """What these commands print now."""

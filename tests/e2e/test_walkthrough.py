@@ -30,7 +30,14 @@ BLOCK = re.compile(r"^\*\*(.+?)\*\*|(<!-- not run: .+? -->\n)?```(sh|text)\n(.*?
 
 SETUP = ("A repository", "The host", "Start the daemon")
 PARTS = {
-    "a failure is healed": ("A repository", "The host", "Look first.", "Start the daemon", "Break it.", "Remove it all"),
+    "a failure is healed": (
+        "A repository",
+        "The host",
+        "Look first.",
+        "Start the daemon",
+        "Break it.",
+        "Remove it all",
+    ),
     "a change is reviewed and merged": (*SETUP, "Propose a change", "Merge it.", "Remove it all"),
     "a mistake changes nothing": (*SETUP, "A commit with a mistake", "Take it back", "Remove it all"),
 }
