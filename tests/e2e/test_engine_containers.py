@@ -11,21 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.program import ENGINE
 from tests.e2e.quickstart_world import ROOT, until
 from tests.providers.runtime.docker.bench import Bench
 from tests.providers.runtime.docker.engine import IMAGE, NETWORK, ensure_docker, ensure_podman, podman_home
 
-MANIFESTS = """\
-apiVersion: reconciler/v1
-kind: Instance
-metadata: {{name: here}}
-spec: {{id: {id}}}
----
-apiVersion: reconciler/v1
-kind: Provider
-metadata: {{name: local}}
-spec: {{type: docker, settings: {{socket: {socket}}}}}
----
+MANIFESTS = (
+    ENGINE
+    + """\
 apiVersion: reconciler/v1
 kind: Workload
 metadata: {{name: web}}
@@ -45,6 +38,7 @@ spec:
           env: [{{name: VERSION, value: "1"}}]
           resources: {{limits: {{memory: 16Mi}}}}
 """
+)
 
 
 class Machine:
