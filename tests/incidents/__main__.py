@@ -13,7 +13,7 @@ import time
 
 from tests.incidents import page
 from tests.incidents.cases import PRODUCT, RULES, Case, Outcome, chosen, everything, run_all
-from tests.incidents.judge import Finding, judge, load_reference, store_reference
+from tests.incidents.judge import AS_BEFORE, Finding, judge, load_reference, store_reference
 from tests.incidents.score import Row
 from tests.incidents.traces import SIZES, TRACES, Cadence
 
@@ -44,6 +44,7 @@ def arguments() -> argparse.ArgumentParser:
     )
     parser.add_argument("--only", choices=RULES, help="run one rule; nothing is judged then")
     parser.add_argument("--restarts", action="store_true", help="show each restart of this program")
+    parser.add_argument("--table", action="store_true", help="only the incidents in the table of docs/healing.md")
     parser.add_argument("--all", action="store_true", help="also show the bounds that are kept")
     parser.add_argument("--json", metavar="FILE", help="write all rows")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one per core)")
@@ -62,8 +63,10 @@ def selection(options: argparse.Namespace, parser: argparse.ArgumentParser) -> l
     partial = bool(options.keys or options.sizes or options.seeds or options.drain or options.probes)
     if (options.write and (partial or options.only)) or (options.reference and partial):
         parser.error("--write and --reference need everything: leave out the choice")
+    if options.table and not partial:
+        return [case for table in page.shown().values() for case in table]
     if not partial:
-        return everything()
+        return [case for case in everything() if not options.reference or case.key in AS_BEFORE]
     drains = (True, False) if options.drain is None else (DRAINS[options.drain],)
     cases = chosen(options.keys or TRACES, options.sizes, options.seeds or [1], drains, options.probes)
     if not cases:

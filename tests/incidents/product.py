@@ -235,6 +235,20 @@ class Incident(World):
                 self.start_by_hand(name)
         self.synced = -1
 
+    def end_all(self, value: object) -> None:
+        """All processes and the program end at once, and nothing runs for a minute: a reboot, as far as a test can make one."""
+        now = self.seconds()
+        self.kill()
+        for node, container in self.placed():
+            if container.up:
+                self.runtimes[node].exit(container.name)
+        self.synced = -1
+        self.sync()
+        for second in range(60):
+            self.score.sample(round(now) + second, {})
+        self.clock.advance(60 * SECOND)
+        self.due = self.clock.now().steady + AFTER
+
 
 class IncidentApps(Apps):
     """Applications that answer as the physics says."""
@@ -261,6 +275,7 @@ def run(trace: Trace, counted: bool = True) -> tuple[Score, Incident]:
         "runtime": world.answer_calls,
         "deploy": world.deploy,
         "reboot": world.reboot,
+        "end": world.end_all,
     }
     try:
         world.run(int(-BEFORE * SECOND))

@@ -1,7 +1,7 @@
 """What became of one incident under one rule: counted once a second by `peers.py` and `product.py`, read by `judge.py` and `page.py`."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -109,14 +109,28 @@ class Score:
         if self.trace.alone or self.trace.size == 1:
             self.emptied -= min(left, self.exit / (self.trace.size if self.trace.alone else 1))
 
-    def sample(self, now: float, weights: Mapping[Slot, float], named: int | None = None) -> None:
-        """A second passed. `weights` are those in pools; `named` is how many addresses the name has, None = the rule has no names."""
+    def sample(
+        self,
+        now: float,
+        weights: Mapping[Slot, float],
+        named: int | None = None,
+        answered: Callable[[], Mapping[Slot, float]] | None = None,
+    ) -> None:
+        """A second passed.
+
+        Args:
+            now: its beginning.
+            weights: those in pools.
+            named: how many addresses the name has; None = the rule has no names.
+            answered: the part of its requests that each slot answered, where it was measured.
+        """
         trace = self.trace
         trace.move(now, weights)
         if now < 0:
             return
         taken = {slot: weight for slot, weight in weights.items() if weight > 0}
-        shares = {slot: trace.share(slot, now) for slot in taken}
+        measured = {slot: trace.share(slot, now) for slot in taken} if answered is None else answered()
+        shares = {slot: measured.get(slot, 0.0) for slot in taken}
         total = sum(taken.values())
         self.lowest = min(self.lowest, 100 * sum(share > 0.5 for share in shares.values()) / trace.size)
         if trace.alone:
