@@ -15,9 +15,11 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from http.client import HTTPException
 from pathlib import Path
 
 from manifests.values.desired import SECOND
@@ -249,9 +251,11 @@ class Run:
                 addresses = self.addresses()
                 with self.lock:
                     self.trace.move(second, weights)
-                answers = dict(zip(weights, clients.map(self.ask, map(addresses.get, weights)), strict=True))
+                answers = dict(zip(weights, clients.map(ask, map(addresses.get, weights)), strict=True))
                 with self.lock:
-                    shares = {slot: (self.trace.share(slot, second) or 1.0) * answers[slot] for slot in weights}
+                    shares = {
+                        slot: (self.trace.share(slot, second) or 1.0) * (answers[slot] == 200) for slot in weights
+                    }
                     self.score.sample(second, {} if self.ending else weights, None, lambda shares=shares: shares)
 
     def end_all(self) -> None:
@@ -265,11 +269,17 @@ class Run:
                 os.kill(json.loads(file.read_text())["shim"], signal.SIGKILL)
 
     def clean(self) -> None:
+        """Stop all that was started."""
         if self.daemon is not None:
             self.daemon.terminate()
             self.daemon.wait(60)
         command = [sys.executable, "-m", "reconciler", "destroy", str(self.manifests), "--yes"]
         subprocess.run(command, env=self.env, cwd=ROOT, stdout=self.log, stderr=self.log, timeout=120, check=False)
+        self.close()
+
+    def close(self) -> None:
+        """Release files and the claim."""
+        self.runtime.close()
         self.log.close()
         self.claim.drop()
 
@@ -345,14 +355,17 @@ class Run:
             if member["weight"] and (key := f"{member['address']}:{member['port']}") in slots
         }
 
-    @staticmethod
-    def ask(address: str | None) -> bool:
-        """Whether a request is answered."""
-        try:
-            with urllib.request.urlopen(f"http://{address}/", timeout=CLIENT):
-                return True
-        except (OSError, ValueError):
-            return False
+
+def ask(address: str | None, path: str = "/") -> int:
+    """The status of an answer, 0 when there is none in time."""
+    try:
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=CLIENT) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code
+    except (OSError, ValueError, HTTPException):
+        return 0
 
 
 def simulated(run: Run) -> Score:
