@@ -1,6 +1,6 @@
 """What this program must reach on every incident, as bounds with numbers.
 
-In the order of their weight: nothing is emptied by us, restarts in vain, lost requests, recovery. Bounds of lost requests and recovery are
+In the order of their weight: no law is broken, nothing is emptied by us, restarts in vain, lost requests, recovery. Bounds of lost requests and recovery are
 relative: to the best other tool and to the rule that knows everything. On some traces no rule that knows only probes can reach that;
 there the bound is the figure of `reference.json`, which `python -m tests.incidents --reference` wrote before the rules of healing were
 changed.
@@ -61,7 +61,10 @@ def judge(outcome: Outcome, reference: Row | None) -> list[Finding]:
     """All bounds of one outcome. Without a reference, bounds that need one are left out."""
     case, row = outcome.case, outcome.rows[PRODUCT]
     alone = case.size == 1 or TRACES[case.key].alone
-    findings = [Finding(case, "minutes emptied by us", row.emptied, 0)]
+    findings = [
+        Finding(case, "laws broken" + (f" ({row.law})" if row.law else ""), float(bool(row.law)), 0),
+        Finding(case, "minutes emptied by us", row.emptied, 0),
+    ]
     if alone:
         findings.append(Finding(case, "restarts of one replica in 5 min", row.burst, ATTEMPTS))
         findings.append(Finding(case, "useless restarts of one replica", row.most, ESCALATION))

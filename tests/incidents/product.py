@@ -7,11 +7,12 @@ from manifests.values.desired import SECOND, Desired, Probe, ProbeKind, Workload
 from providers.actions import Action, StartContainer, StopContainer
 from providers.facts import Generation
 from providers.testing.faults import Fault
-from reconciler.core.model.reasons import Reason
+from reconciler.core.exits.grants import URGENT
 from reconciler.probes.schedule import next_due
 from reconciler.probes.streak import FAIL, PASS, UNKNOWN
 from tests.incidents.score import LAG, Score
 from tests.incidents.traces import BEFORE, STARTUP, TIMEOUT, Answer, Cadence, Slot, Trace
+from tests.laws.watchdog import Watchdog
 from tests.sim.apps import Apps
 from tests.sim.manifest import POOLS, Shop, Spec
 from tests.sim.prober import SimProber
@@ -23,7 +24,6 @@ DRAIN_MIN, DRAIN_MAX = 2, 10
 AFTER = SECOND // 1000
 """A second is counted right after the probes of its beginning, as with the other rules."""
 
-HEALING = {Reason.LIVENESS_FAILED, Reason.STARTUP_FAILED, Reason.RECREATE}
 CODES = {Answer.PASS: PASS, Answer.FAIL: FAIL, Answer.TIMEOUT: FAIL, Answer.NONE: UNKNOWN}
 LATE = 1000
 """Added to the code of an answer that is a time-out."""
@@ -188,7 +188,7 @@ class Incident(World):
             return
         if isinstance(action, StopContainer):
             step = next((step for step in reversed(self.tape.steps) if step.action == action), None)
-            if step is not None and step.cause in HEALING:
+            if step is not None and step.cause in URGENT:
                 self.score.restart(self.seconds(), self.slot(action.name), step.cause.value)
         elif isinstance(action, StartContainer):
             slot = self.slot(action.name)
@@ -266,23 +266,26 @@ class IncidentApps(Apps):
         return CODES[answer] + (LATE if answer is Answer.TIMEOUT else 0)
 
 
-def run(trace: Trace, counted: bool = True) -> tuple[Score, Incident]:
-    """One incident. `counted`: the balancer says how many requests are in flight. The world is closed."""
+def run(trace: Trace, counted: bool = True, world: type[Incident] = Incident) -> tuple[Score, Incident]:
+    """One incident, which ends where a law is broken. `counted`: the balancer says how many requests are in flight. The world is closed."""
     score = Score(trace, exit=LAG + (DRAIN_MIN if counted else DRAIN_MAX))
-    world = Incident(trace, score, counted)
+    made = world(trace, score, counted)
+    Watchdog(made)
     verbs = {
-        "clock": world.step_clock,
-        "runtime": world.answer_calls,
-        "deploy": world.deploy,
-        "reboot": world.reboot,
-        "end": world.end_all,
+        "clock": made.step_clock,
+        "runtime": made.answer_calls,
+        "deploy": made.deploy,
+        "reboot": made.reboot,
+        "end": made.end_all,
     }
     try:
-        world.run(int(-BEFORE * SECOND))
+        made.run(int(-BEFORE * SECOND))
         for event in sorted(trace.events, key=lambda event: event.at):
-            world.run(max(0, int((event.at - world.seconds()) * SECOND)))
+            made.run(max(0, int((event.at - made.seconds()) * SECOND)))
             verbs[event.verb](event.value)
-        world.run(max(0, int((trace.duration - world.seconds()) * SECOND)))
+        made.run(max(0, int((trace.duration - made.seconds()) * SECOND)))
+    except AssertionError as error:
+        score.law = str(error) or repr(error)
     finally:
-        world.close()
-    return score, world
+        made.close()
+    return score, made

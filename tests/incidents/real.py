@@ -181,6 +181,7 @@ class Run:
         self.over = threading.Event()
         self.ending = False
         self.broken: BaseException | None = None
+        self.tail = ""
 
     def now(self) -> float:
         return clock() - self.zero
@@ -213,9 +214,7 @@ class Run:
         end = time.monotonic() + PATIENCE
         while len(self.weights()) < self.trace.size:
             if time.monotonic() > end:
-                raise TimeoutError(
-                    f"trace {self.key}: not all replicas are ready after {PATIENCE:g} s, see {self.log.name}"
-                )
+                raise TimeoutError(f"trace {self.key}: not all replicas are ready after {PATIENCE:g} s")
             time.sleep(1)
         time.sleep(SETTLE)
 
@@ -281,6 +280,7 @@ class Run:
         """Release files and the claim."""
         self.runtime.close()
         self.log.close()
+        self.tail = Path(self.log.name).read_text(encoding="utf-8", errors="replace")[-3000:]
         self.claim.drop()
 
     # --- the physics ------------------------------------------------------------------------------------------
@@ -389,9 +389,14 @@ def compare(keys: list[str]) -> bool:
         for key in keys:
             kind, size = SHORT[key]
             runs.append(Run(key, kind(size), Path(directory) / key))
-        rows = list(players.map(Run.play, runs))
+        plays = [players.submit(run.play) for run in runs]
+        rows = [play.result() if play.exception() is None else None for play in plays]
     good = True
-    for run, row in zip(runs, rows, strict=True):
+    for run, play, row in zip(runs, plays, rows, strict=True):
+        if row is None:
+            good = False
+            print(f"trace {run.key}: {play.exception()}\n{run.tail}")
+            continue
         score = simulated(run)
         simulation = score.row()
         same = agrees(row, simulation)

@@ -38,6 +38,7 @@ class Row:
         recovery: minutes from the end of the cause until all serve for good; None = they never did.
         spell: the longest time with fewer than all, minutes.
         lost: requests without an answer, thousands.
+        law: the law of `tests/laws/watchdog.py` that was broken; the incident ended there.
     """
 
     restarts: int
@@ -53,6 +54,7 @@ class Row:
     recovery: float | None
     spell: float
     lost: float
+    law: str = ""
 
     def data(self) -> dict[str, Any]:
         """For JSON."""
@@ -87,6 +89,7 @@ class Score:
     whole_since: float | None = None
     below: int = 0
     spell: int = 0
+    law: str = ""
     waiting: dict[Slot, float] = field(default_factory=dict)
     """Seconds without a break that count as emptied unless a stop follows, by pool."""
 
@@ -188,6 +191,7 @@ class Score:
             None if recovery is None else round(recovery / 60, 2),
             round(self.spell / 60, 2),
             round(self.lost / 1000, 2),
+            self.law,
         )
 
 
