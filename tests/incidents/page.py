@@ -41,9 +41,9 @@ LEGEND = """`make incidents` lets the same incidents happen to this program, to 
 help, and writes these tables. This program is its real loop in virtual time, over a balancer that counts requests in flight. The others are written from their documentation and
 source ([peers.py](../tests/incidents/peers.py)); their stops take 1 s, also where a hung container would take 10 s or 30 s.
 
-A cell is: restarts/those that cured nothing · lowest percentage of replicas that serve · minutes with an empty pool · minutes from the end of the cause until
+A cell is: restarts/those that cured nothing, without starts after a crash · lowest percentage of replicas that serve · minutes with an empty pool · minutes from the end of the cause until
 all serve for good · thousands of requests lost, of 100 a second. Probes: startup 5 s x 20; liveness and readiness 10 s x 3, in 6 5 s x 2, readiness in 12 10 s x 1.
-docker-autoheal has no balancer: its outages show in lost requests. All tools are shown without steps of the clock in 10."""
+docker-autoheal has no balancer: its outages show in lost requests. In 10 the others run without the steps of the clock."""
 
 
 def sizes_shown(key: str) -> tuple[int, ...]:

@@ -25,6 +25,7 @@ from pathlib import Path
 from manifests.values.desired import SECOND
 from providers.facts import ContainerFact, ContainerState, Generation
 from providers.runtime.process.runtime import ProcessRuntime, ProcessSettings
+from providers.runtime.process.store import Store
 from providers.spi import Context
 from reconciler.probes.schedule import phase_of
 from reconciler.shell.clock import SystemClock
@@ -172,6 +173,7 @@ class Run:
         self.state = base / "home" / "reconciler" / self.id
         self.log = (base / "watch.log").open("w")
         self.runtime = ProcessRuntime("local", ProcessSettings(), Context(self.id, str(self.state)))
+        self.store = Store(str(self.state), "local")
         self.daemon: subprocess.Popen[bytes] | None = None
         self.zero = clock() + 10 * PATIENCE
         self.running: dict[str, Generation] = {}
@@ -263,9 +265,11 @@ class Run:
         assert self.daemon is not None
         self.daemon.kill()
         self.daemon.wait()
-        for file in self.state.glob("process/*/*/generation"):
-            with suppress(OSError, ValueError):
-                os.kill(json.loads(file.read_text())["shim"], signal.SIGKILL)
+        with self.lock:
+            for name in self.facts:
+                generation = self.store.generation(name)
+                assert generation is not None
+                os.kill(generation.shim, signal.SIGKILL)
 
     def clean(self) -> None:
         """Stop all that was started."""
