@@ -161,7 +161,7 @@ def test_each_bound_is_kept_up_to_its_figure(case, ours):
     assert broken(outcome(case, ours)) == set()
 
 
-def test_lost_requests_compare_with_the_worse_of_the_best_tool_and_the_knowing_rule():
+def test_lost_requests_compare_with_the_best_tool_and_the_knowing_rule():
     others = {
         "docker-autoheal": {"lost": 9.0},
         "kubelet": {"lost": 4.0},
