@@ -80,13 +80,13 @@ def chosen(
     drains: Iterable[bool] = (True, False),
     cadence: Cadence | None = None,
 ) -> list[Case]:
-    """The cases of an operator's choice. A size that makes no sense for a trace is left out."""
-    sizes = set(sizes or SIZES)
+    """The cases of an operator's choice. A size that is too small for a trace is left out."""
+    sizes = sorted(set(sizes or SIZES))
     return [
         Case(key, size, seed, counted, cadence)
         for key in keys
-        for size in TRACES[key].sizes
-        if size in sizes
+        for size in sizes
+        if size >= min(TRACES[key].sizes)
         for seed in seeds
         for counted in drains
     ]

@@ -26,6 +26,9 @@ OVERLOAD = {"8a", "8b", "8c"}
 BY_SPELL = {"7a", "7b"}
 """Traces whose cause comes again: their recovery is the longest spell with fewer than all."""
 
+CALLED_OFF = {"6b"}
+"""Traces in which restarts that were called off must not delay the one that helps. Restarts that were made may: their pauses apply."""
+
 ATTEMPTS = 5
 """`limits.restarts`: restarts of one replica in 5 min."""
 
@@ -74,7 +77,7 @@ def judge(outcome: Outcome, reference: Row | None) -> list[Finding]:
     lost_limit, recovery_limit = limits(outcome, reference)
     if lost_limit is not None:
         findings.append(Finding(case, "thousands of requests lost", row.lost, lost_limit))
-    if recovery_limit is not None:
+    if recovery_limit is not None and not (case.key in CALLED_OFF and row.useless):
         findings.append(Finding(case, "minutes to recover", recovery, recovery_limit))
     return findings
 

@@ -23,6 +23,7 @@ WHAT_HAPPENS = {
     "5a": "nothing is stopped or started while the runtime does not answer; the traffic stays",
     "5b": "a hung replica is restarted when the runtime answers again",
     "6": "the replica loses its traffic in each bad spell, and is restarted with growing back-off",
+    "6b": "restarts that were called off because the replica passed again delay the one that it needs",
     "7a": "each replica is restarted when it hangs",
     "7b": "the canary recovers, then the others are restarted one at a time, as the rate allows",
     "8a": "the hung replica is restarted; replicas that are overloaded meanwhile may be restarted, one at a time",
@@ -42,7 +43,7 @@ help, and writes these tables. This program is its real loop in virtual time, ov
 source ([peers.py](../tests/incidents/peers.py)); their stops take 1 s, also where a hung container would take 10 s or 30 s.
 
 A cell is: restarts/those that cured nothing, without starts after a crash · lowest percentage of replicas that serve · minutes with an empty pool · minutes from the end of the cause until
-all serve for good · thousands of requests lost, of 100 a second. Probes: startup 5 s x 20; liveness and readiness 10 s x 3, in 6 5 s x 2, readiness in 12 10 s x 1.
+all serve for good · thousands of requests lost, of 100 a second. Probes: startup 5 s x 20; liveness and readiness 10 s x 3, in 6 and 6b 5 s x 2, readiness in 12 10 s x 1.
 docker-autoheal has no balancer: its outages show in lost requests. In 10 the others run without the steps of the clock."""
 
 

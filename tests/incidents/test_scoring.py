@@ -161,6 +161,11 @@ def test_each_bound_is_kept_up_to_its_figure(case, ours):
     assert broken(outcome(case, ours)) == set()
 
 
+def test_only_a_restart_that_was_made_may_delay_the_one_that_helps():
+    assert broken(outcome(Case("6b", 3), {"recovery": 2.0})) == {"minutes to recover"}
+    assert broken(outcome(Case("6b", 3), {"recovery": 2.0, "useless": 1, "first": 1})) == set()
+
+
 def test_lost_requests_compare_with_the_best_tool_and_the_knowing_rule():
     others = {
         "docker-autoheal": {"lost": 9.0},

@@ -301,6 +301,18 @@ class Flap(Trace):
         return super().serves(slot, now) and not (slot == 0 and self.bad(now))
 
 
+class FlapThenHang(Flap):
+    key, title = "6b", "one replica flaps for 5 min as in 6, then hangs; a restart heals"
+    cause_end, duration = 300.0, 1800.0
+    done = False
+
+    def move(self, now: float, weights: Mapping[Slot, float]) -> None:
+        super().move(now, weights)
+        if now >= self.cause_end and not self.done:
+            self.done = True
+            self.processes[0].hung = True
+
+
 class Leak(Trace):
     key, title = "7a", "a leak: each replica hangs an hour after its start; started 60 s apart"
     cause_end, duration = 3600.0, 10800.0
@@ -435,6 +447,7 @@ TRACES: dict[str, type[Trace]] = {
         SilentRuntime,
         SilentRuntimeHang,
         Flap,
+        FlapThenHang,
         Leak,
         LeakAtOnce,
         Overload,
