@@ -3,7 +3,7 @@
 Each is written from the documentation and, for the instants of back-off, the source:
 
 - docker-autoheal: every AUTOHEAL_INTERVAL (5 s) it restarts each unhealthy container, one after the other, without a limit (README). The
-  check is Docker's HEALTHCHECK: unhealthy after `retries` failures, healthy after one pass, and the container's start period is ignored.
+  check is Docker's HEALTHCHECK: unhealthy after `retries` failures, healthy after one pass; failures in the start period do not count.
 - kubelet: a failed liveness or startup probe kills the container. It starts again at once, then after 10 s, 20 s, 40 s ... 300 s. The back-off
   is forgotten when a container ends more than twice the maximum (10 min) after its last start ("Pod lifecycle"; `hasExpired` in
   client-go's flowcontrol/backoff.go). Endpoints leave the Service when readiness fails, all of them if need be. A Deployment replaces 25 %
@@ -242,6 +242,10 @@ class Autoheal(Peer):
         if self.queue:
             self.restart(self.queue.pop(0), now, now + STOP)
             self.next_look = now + STOP + self.interval
+
+    def late_start(self, replica: Replica, now: float) -> None:
+        """The start period is over: failures count from now on."""
+        self.begin_checks(replica, now)
 
     def steps(self) -> tuple[int, int]:
         return self.trace.size, self.trace.size  # Compose replaces all of them

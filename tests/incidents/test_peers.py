@@ -94,3 +94,18 @@ def test_all_rules_probe_at_the_same_phases():
         other.phase(slot, "liveness", 10) for slot in range(3)
     ]
     assert BEFORE < 0
+
+
+class NeverStarts(Trace):
+    """It never gets ready."""
+
+    key, duration = "test", 400.0
+
+    def warm(self, slot, now):
+        return False
+
+
+@pytest.mark.parametrize(("rule", "least", "most"), [(Kubelet, 105, 107), (Autoheal, 115, 130), (Nomad, 130, 145)])
+def test_a_start_that_takes_too_long_is_ended_after_its_grace(rule, least, most):
+    """The kubelet kills after 95 s and waits 10 s or more; in the others the checks begin to count then."""
+    assert least <= gaps(rule, NeverStarts(1))[0] <= most
