@@ -17,8 +17,10 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from http.client import HTTPException
 from pathlib import Path
 
@@ -250,14 +252,15 @@ class Run:
                     self.watch()
                 weights = self.weights()
                 addresses = self.addresses()
-                with self.lock:
-                    self.trace.move(second, weights)
                 answers = dict(zip(weights, clients.map(ask, map(addresses.get, weights)), strict=True))
                 with self.lock:
-                    shares = {
-                        slot: (self.trace.share(slot, second) or 1.0) * (answers[slot] == 200) for slot in weights
-                    }
-                    self.score.sample(second, {} if self.ending else weights, None, lambda shares=shares: shares)
+                    self.score.sample(
+                        second, {} if self.ending else weights, None, partial(self.shares, second, answers)
+                    )
+
+    def shares(self, second: int, answers: Mapping[Slot, int]) -> dict[Slot, float]:
+        """The part of its requests that each member answered: none, or as many as it can."""
+        return {slot: (self.trace.share(slot, second) or 1.0) * (status == 200) for slot, status in answers.items()}
 
     def end_all(self) -> None:
         """Kill the daemon and all replicas: nothing runs until `ending` is over."""
