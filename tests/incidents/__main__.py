@@ -106,9 +106,9 @@ def show(outcome: Outcome, restarts: bool) -> None:
     sys.stdout.flush()
 
 
-def main() -> int:
+def main(words: list[str] | None = None) -> int:
     parser = arguments()
-    options = parser.parse_args()
+    options = parser.parse_args(words)
     cases = selection(options, parser)
     rules = (options.only,) if options.only else (PRODUCT,) if options.reference else RULES
     began = time.monotonic()
