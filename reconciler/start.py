@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from manifests.load import Sources
+from manifests.load import Sources, with_choices
 from manifests.places import Places
 from manifests.problems import Code, ManifestErrors, Problem
 from manifests.source.directory import SourceFile
@@ -72,7 +72,7 @@ def start_manifests(
     """
     sources = location.read()
     try:
-        start = _of_history(location, StartManifests(tree.resolve(sources), sources))
+        start = of_history(location, StartManifests(tree.resolve(sources), sources))
     except ManifestErrors as error:
         if not stored:
             raise
@@ -82,6 +82,7 @@ def start_manifests(
         other = environments.conflict(state, sources.tree, "")
         if other is not None:
             raise ManifestErrors([*error.problems, other]) from error
+        _follow(location, state)
         return stored_manifests(state, sources, error)
     instance = start.desired.instance.id
     try:
@@ -107,23 +108,37 @@ def start_manifests(
     return replace(stays, waiting=(sources, start.desired.guard))
 
 
-def _of_history(location: Location, start: StartManifests) -> StartManifests:
+def of_history(location: Location, start: StartManifests) -> StartManifests:
     """The manifests of a git source, judged by the commit that is in force: its history is in the state of the instance, known only now.
 
     Raises:
         ManifestErrors: the history was rewritten, and local documents hold that.
     """
-    if location.reader is None:
-        return start
     try:
-        record = source_record.load(location.state_of(start.desired.instance.id))
+        state = location.state_of(start.desired.instance.id)
     except tree.NoHome:
         return start
-    if record is None or record.in_force is None:
+    if not _follow(location, state):
         return start
-    location.reader.start_from(record.in_force.newest or record.in_force.commit)
     sources = location.read()
     return StartManifests(tree.resolve(sources), sources)
+
+
+def _follow(location: Location, state: Path) -> bool:
+    """Let the reader of a git source judge each commit by the one that is in force. False where none is known."""
+    if location.reader is None:
+        return False
+    record = source_record.load(state)
+    commit = "" if record is None or record.in_force is None else record.in_force.newest or record.in_force.commit
+    if not commit:  # the record may be lost
+        try:
+            good = last_good.load(state)
+        except StoreError:
+            good = None
+        commit = "" if good is None else good.commit
+    if commit:
+        location.reader.start_from(commit)
+    return bool(commit)
 
 
 def in_force(location: Location) -> StartManifests | None:
@@ -223,7 +238,10 @@ def _judged(good: LastGood, local: LocalDocuments | None) -> Iterator[tuple[Sour
     Today's judge nothing when they cannot be used. Manifests that came into force without local documents never count as confined by them.
     """
     if local is not None and local.files:
-        yield replace(good.sources, local=local), {file.name for file in local.files}
+        yield (
+            with_choices(replace(good.sources, local=local), good.sources.choices),
+            {file.name for file in local.files},
+        )
     if local is None or good.sources.local is not None:
         yield good.sources, set()
 
@@ -287,10 +305,11 @@ def in_force_of(snapshot: Snapshot, sources: Sources, planned: Desired) -> tuple
     files = tuple(SourceFile(name, text.encode()) for name, text in snapshot.manifests)
     kept_tree = replace(sources.tree, identity=snapshot.identity, files=files, problems=(), complete=True)
     kept_tree = replace(kept_tree, revision=kept_tree.digest())
-    if kept_tree.revision == sources.tree.revision:
+    if kept_tree.revision == sources.tree.revision and not snapshot.choices:
         return planned, name
     try:
-        return tree.resolve(replace(sources, tree=kept_tree), enforce=False), name
+        earlier = with_choices(replace(sources, tree=kept_tree), snapshot.choices)
+        return tree.resolve(earlier, enforce=False), name
     except ManifestErrors:
         return None, name
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
+from manifests.load import with_choices
 from manifests.problems import render
 from manifests.values.desired import SECOND, Desired, Role
 from providers import registry
@@ -75,6 +76,7 @@ from reconciler.start import (
     kept,
     last_good_tree,
     last_in_force,
+    of_history,
     refused_commit,
     source_of,
     start_manifests,
@@ -421,8 +423,9 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
         else:
             keep(archive, start, memory.blocking, clock, reporter)
         warn = partial(reporter.note, level=logging.WARNING)
-        notifier = attach(monitoring, state, desired.instance.id, clock, warn)
-        recorder = Recorder(notifier, state, clock, partial(refused_commit, location), warn)
+        refused = partial(refused_commit, location)
+        notifier = attach(monitoring, state, desired.instance.id, clock, warn, refused)
+        recorder = Recorder(notifier, state, clock, refused, warn)
         reviewer = Reviewer(
             recorder,
             state,
@@ -581,9 +584,18 @@ class MadePlan(NamedTuple):
     lineage: str = ""
 
 
-def _at_path(location: Location) -> StartManifests:
-    """The manifests at the location. Raises `ManifestErrors`."""
+def _at_path(location: Location, snapshot: Snapshot | None = None) -> StartManifests:
+    """The manifests at the location; those of the source of the instance as a run judges them. Raises `ManifestErrors`.
+
+    With a snapshot: with the images that policies chose on its host.
+    """
     sources = location.read()
+    start = StartManifests(resolve(sources), sources)
+    if location.reader is not None and location.reader.is_declared:
+        start = of_history(location, start)
+    if snapshot is None:
+        return start
+    sources = with_choices(start.sources, snapshot.choices)
     return StartManifests(resolve(sources), sources)
 
 
@@ -615,7 +627,7 @@ async def make_plan(
     Raises:
         ManifestErrors, StoreError, Stopped, SnapshotRefused
     """
-    start = _at_path(location) if stored is None else stored
+    start = _at_path(location, snapshot) if stored is None else stored
     loaded = start.desired
     desired = intent.applied_to(loaded)
     if snapshot is not None:

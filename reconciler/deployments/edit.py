@@ -100,6 +100,7 @@ def edited(sources: Sources, changes: Sequence[ImageChange]) -> Edited:
         Refused: an edit would change more than it should, or the file is no file of the set.
         NoSuchImage
     """
+    sources = replace(sources, choices=())  # a commit is about what is written
     desired, warnings = tree.resolve_with_warnings(sources)
     before = {file.name: file.data for file in sources.tree.files}
     after = dict(before)

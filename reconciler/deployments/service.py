@@ -16,10 +16,12 @@ from typing import NamedTuple
 
 from manifests.problems import ManifestErrors
 from manifests.values.desired import SECOND, Desired
-from manifests.values.write_back import Deployer
+from manifests.values.write_back import Deployer, ImageApply
 from manifests.yaml.text import Refused
 from providers.errors import ProviderError, Rejected
 from providers.lib.secrets import resolve
+from reconciler.core.image_choices import Judgement
+from reconciler.deployments.choices import Choices
 from reconciler.deployments.edit import ImageChange, NoSuchImage
 from reconciler.deployments.policies import Policies
 from reconciler.deployments.records import PATCH_LENGTH, Deployment, RecordFile, State
@@ -67,11 +69,19 @@ class Deployments:
         links: to the daemon.
         wall: seconds since 1970.
         policies: follows the policies of workloads.
+        choices: the images that policies roll out without a commit.
     """
 
     def __init__(
-        self, write: Write, file: RecordFile, links: Links, wall: Callable[[], float], policies: Policies
+        self,
+        write: Write,
+        file: RecordFile,
+        links: Links,
+        wall: Callable[[], float],
+        policies: Policies,
+        choices: Choices | None = None,
     ) -> None:
+        self._choices, self._judgements = choices, tuple[Judgement, ...]()
         self._write, self._file, self._links, self._wall, self._policies = write, file, links, wall, policies
         self._remembered = file.load()
         self._desired: Desired | None = None
@@ -163,13 +173,14 @@ class Deployments:
 
     # --- the loop -----------------------------------------------------------------------------------------------------
 
-    def in_force(self, desired: Desired) -> None:
-        """These manifests are in force. Called at each tick; neither blocks nor raises."""
-        if desired is self._desired:
+    def in_force(self, desired: Desired, judgements: tuple[Judgement, ...] = ()) -> None:
+        """These manifests are in force, and this is known of images in them that policies chose. Called at each tick; neither blocks nor raises."""
+        if desired is self._desired and judgements == self._judgements:
             return
-        self._desired = desired
+        self._desired, self._judgements = desired, judgements
         writing = desired.instance.writing
-        if self._retry or writing.images is not None:
+        chosen = self._choices is not None and self._choices.any
+        if self._retry or chosen or writing.images is not None:
             with self._changed:
                 self._start()
                 self._changed.notify_all()
@@ -344,7 +355,13 @@ class Deployments:
     # --- policies -----------------------------------------------------------------------------------------------------
 
     def _follow(self, desired: Desired) -> float:
-        """Ask registries where a policy is due, and write what they want in one commit. Returns seconds until the next question."""
+        """Ask registries where a policy is due, and write what they want in one commit, or let it roll out. Returns seconds until the next question."""
+        images = desired.instance.writing.images
+        if self._choices is not None and images is not None and images.apply is ImageApply.ROLLOUT:
+            return self._choices.follow(desired, self._judgements)
+        retry = 0.0 if self._choices is None else self._choices.drop()
+        if retry:
+            return retry
         before = self._remembered.followed
         found = self._policies.ask(desired, before)
         remembered = self._remembered

@@ -9,10 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from manifests.values.desired import Desired
+from manifests.values.image_choice import ImageChoice
 from providers.facts import ContainerFact, Known, PoolFact, RecordKey, ZoneFact
 from providers.wrappers.recorded import Recorded
 from reconciler.core.decision import Decision
 from reconciler.core.model.instant import Now
+from reconciler.core.model.ledger import Ledger
+from reconciler.core.model.ledger_codec import read_rows, to_rows
 from reconciler.shell import daemon_view
 from reconciler.shell.clock import HostClock
 from reconciler.shell.instance_clock import ClockRecord
@@ -20,8 +23,13 @@ from reconciler.shell.instance_clock import ClockRecord
 UNREADABLE = "it could not be read when the snapshot was taken"
 """Takes the place of messages of servers."""
 
+FAILED = "the host knows why it failed"
+"""The same of a step that failed, where the plan shows that it is tried later."""
+
 PRIVATE = frozenset({"pushes"})
 """Sections of the ledger that a plan elsewhere does not need."""
+
+_FAILURES = "step_failures"
 
 
 class SnapshotRefused(Exception):
@@ -54,6 +62,7 @@ class Snapshot:
         view: probe verdicts and pushes (`shell/daemon_view.py`).
         manifests: the documents of the tree in force: name and text. Local documents are never in it.
         identity: the source that they are of.
+        choices: images of containers that policies chose without a commit.
     """
 
     instance: str
@@ -67,6 +76,7 @@ class Snapshot:
     view: Mapping[str, Any]
     manifests: tuple[tuple[str, str], ...] = ()
     identity: str = ""
+    choices: tuple[ImageChoice, ...] = ()
 
     def with_manifests(self, documents: tuple[tuple[str, str], ...], identity: str) -> "Snapshot":
         """With the documents of the tree in force, and the identity of their source."""
@@ -109,9 +119,11 @@ def taken(
             unknown["/".join(key)] = zone.reason
     facts = Recorded(runtimes, pools, zones, unknown)
     view = daemon_view.write(decision, now)
-    return Snapshot(
+    choices = tuple(choice for workload in desired.workloads for choice in workload.image_choices)
+    whole = Snapshot(
         desired.instance.id, desired.revision, commit, now.wall, expires_wall, clock, dict(rows), facts, view
     )
+    return replace(whole, choices=choices)
 
 
 def masked(snapshot: Snapshot, desired: Desired) -> Snapshot:
@@ -121,7 +133,8 @@ def masked(snapshot: Snapshot, desired: Desired) -> Snapshot:
     adopted = {key for section, key in snapshot.rows if section == "adopted"}
     return replace(
         snapshot,
-        rows={key: row for key, row in snapshot.rows.items() if key[0] not in PRIVATE},
+        choices=tuple(replace(choice, why="", taken_back=()) for choice in snapshot.choices),
+        rows=_rows(snapshot.rows),
         facts=Recorded(
             {node: tuple(_container(fact, adopted) for fact in found) for node, found in facts.runtimes.items()},
             {
@@ -136,6 +149,15 @@ def masked(snapshot: Snapshot, desired: Desired) -> Snapshot:
             **{name: _without_details(snapshot.view[name]) for name in ("verdicts", "trials", "checks")},
         },
     )
+
+
+def _rows(rows: Mapping[tuple[str, str], str]) -> dict[tuple[str, str], str]:
+    """The ledger without private sections and messages of servers."""
+    failed = {key: row for key, row in rows.items() if key[0] == _FAILURES}
+    ledger, _ = read_rows(failed)
+    shown = {step: failure._replace(message=FAILED) for step, failure in ledger.step_failures.items()}
+    without = {key: row for key, row in to_rows(Ledger(step_failures=shown)).items() if key[0] == _FAILURES}
+    return {key: row for key, row in rows.items() if key[0] not in PRIVATE and key not in failed} | without
 
 
 def _container(fact: ContainerFact, adopted: set[str]) -> ContainerFact:

@@ -392,6 +392,26 @@ def test_a_refused_commit_fails_and_the_one_in_force_keeps_its_status(world):
     assert [row for row in watched.forge.statuses if row[0] == ONE][-1][1] == "success"
 
 
+def test_a_remote_that_does_not_answer_is_no_failure_and_no_newer_commit(world):
+    """After a start without the remote the newest commit is not known, and a commit that waited still may be it."""
+    watched = Watched(world, (), FORGE)
+    watched.commit = ONE
+    watched.run(5 * MINUTE)
+    silent = SourceProblem("b" * 64, TWO, "the remote does not answer", 1, "a" * 12, 1, 1, unreadable=True)
+    world.source.problem = lambda: silent  # type: ignore[method-assign]
+    watched.run(5 * MINUTE)
+    assert watched.forge.statuses[-1][:2] == (TWO, "pending")
+    world.source.problem = lambda: replace(silent, commit="")  # type: ignore[method-assign]
+    watched.run(5 * MINUTE)
+    assert watched.forge.statuses[-1][:2] == (TWO, "pending")
+    world.source.problem = lambda: replace(silent, commit=THREE)  # type: ignore[method-assign]
+    watched.run(5 * MINUTE)
+    assert {row[:2] for row in watched.forge.statuses[-2:]} == {(TWO, "superseded"), (THREE, "pending")}
+    watched.refused = THREE  # what is wrong is in the commit
+    watched.run(5 * MINUTE)
+    assert watched.forge.statuses[-1][:2] == (THREE, "failure")
+
+
 def test_a_commit_that_changes_no_manifests_gets_the_status_too(world):
     watched = Watched(world, (), FORGE)
     watched.commit = watched.newest = ONE
