@@ -14,9 +14,10 @@ from hashlib import sha256
 from manifests.gc_pause import collector_paused
 from manifests.kinds import Instance
 from manifests.kinds.instance import InstanceSpec
-from manifests.kinds.validate import validate
+from manifests.kinds.validate import Declared, validate
 from manifests.overlay.objects import overlaid
 from manifests.problems import Code, ManifestErrors, Problem, Where
+from manifests.resolve import image_choices
 from manifests.resolve.ciphertext import encrypted_file, without_data
 from manifests.resolve.encrypted_paths import encrypted_paths
 from manifests.resolve.pod import TemplateSupport
@@ -27,6 +28,7 @@ from manifests.source.encrypted_file import MAX_BYTES
 from manifests.source.files_below import open_below
 from manifests.source.local import LocalDocuments, read_local
 from manifests.values.desired import Desired
+from manifests.values.image_choice import ImageChoice, choices_digest
 from manifests.values.pod import RELATIVE_WORKING_DIR
 from manifests.yaml.read import Document, internal_problem, read_file
 
@@ -72,10 +74,12 @@ class Sources:
     Attributes:
         tree: the files at a path.
         local: local documents, which say what the tree may reach (`resolve/local.py`); None without `--instance`.
+        choices: images that policies chose without a commit, of containers that the manifests have (`with_choices`).
     """
 
     tree: SourceTree
     local: LocalDocuments | None = None
+    choices: tuple[ImageChoice, ...] = ()
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -84,10 +88,12 @@ class Sources:
 
     @property
     def revision(self) -> str:
-        """Digest of the names and contents of the files, 64 hex digits; the local documents are a part of it."""
+        """Digest of the names and contents of the files, 64 hex digits; local documents and chosen images are a part of it."""
         if self.local is None:
             return self.tree.revision
-        return sha256(f"{self.tree.revision}\n{self.local.revision}".encode()).hexdigest()
+        chosen = choices_digest(self.choices)
+        images = f"\n{chosen}" if chosen else ""
+        return sha256(f"{self.tree.revision}\n{self.local.revision}{images}".encode()).hexdigest()
 
     @property
     def state(self) -> str:
@@ -103,6 +109,66 @@ def read_sources(path: StrPath, instance_file: StrPath | None = None, environmen
     local = None if instance_file is None else read_local(instance_file, path)
     chosen = environment_of(environment, local)
     return with_chosen(Sources(read_tree(path, environment=chosen), local), environment)
+
+
+def with_choices(sources: Sources, choices: tuple[ImageChoice, ...]) -> Sources:
+    """The files of a read, with the images that policies chose: only those that count (`resolve/image_choices.py`).
+
+    Without local documents that allow it there are none. Manifests that cannot be read keep all: they do not come into force.
+    """
+    if sources.local is None or not choices:
+        return replace(sources, choices=())
+    return replace(sources, choices=_fitting(_Read(sources), choices))
+
+
+class _Read:
+    """Sources that are compared by what was read, so that equal reads are looked through once."""
+
+    def __init__(self, sources: Sources) -> None:
+        self.sources, self.key = replace(sources, choices=()), sources.state
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Read) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+@lru_cache(maxsize=1)  # it keeps the files that it has looked through
+def _fitting(read: _Read, choices: tuple[ImageChoice, ...]) -> tuple[ImageChoice, ...]:
+    local = read.sources.local
+    problems = list(read.sources.problems)
+    with collector_paused():
+        of_local = (
+            [declared for document in _documents(local.files, problems) if (declared := _valid(document))]
+            if local
+            else []
+        )
+        if not image_choices.allowed(of_local):
+            return ()
+        documents = documents_of(read.sources.tree, problems)
+        wanted = {choice.key.partition("/")[2] for choice in choices}
+        of_tree = [
+            declared
+            for document in documents
+            if _may_declare(document.value, wanted) and (declared := _valid(document)) is not None
+        ]
+    if any(not problem.is_warning for problem in problems):
+        return choices
+    return image_choices.fitting((*of_tree, *of_local), choices)
+
+
+def _valid(document: Document) -> Declared | None:
+    try:
+        return validate(document)[0]
+    except Exception:  # noqa: BLE001  (a document that breaks a check is reported when it is resolved)
+        return None
+
+
+def _may_declare(value: object, names: set[str]) -> bool:
+    """Whether a document is a Workload of one of these names, without checking it."""
+    metadata = value.get("metadata") if isinstance(value, dict) and value.get("kind") == "Workload" else None
+    return isinstance(metadata, dict) and metadata.get("name") in names
 
 
 def environment_of(given: str | None, local: LocalDocuments | None) -> str:
@@ -132,6 +198,19 @@ def _declared_environment(local: LocalDocuments | None) -> str:
     except ManifestErrors:
         return ""
     return spec.source.env or "" if spec is not None and spec.source is not None else ""
+
+
+@lru_cache(maxsize=4)
+def chooses_images(local: LocalDocuments | None) -> str:
+    """The id of the instance whose local documents let image policies roll out without a commit; empty where they do not, and while
+    they are invalid, because then nothing is used.
+    """
+    try:
+        spec = None if local is None else declared_instance(local)
+    except ManifestErrors:
+        return ""
+    allowed = spec is not None and spec.image_policies is not None and spec.image_policies.apply == "rollout"
+    return spec.id if spec is not None and allowed else ""
 
 
 def resolve_sources(
@@ -167,6 +246,7 @@ def resolve_sources(
                 confined=confined,
                 enforce=enforce,
                 secret_files=partial(_secret_file, sources.tree) if check_files else None,
+                choices=sources.choices,
             )
         except ManifestErrors:
             raise

@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from manifests.load import Sources
 from manifests.source.directory import SUFFIXES, SourceFile
 from manifests.values.desired import SECOND, Desired
+from manifests.values.image_choice import IMAGE_POLICY
 from providers.facts import Known, RecordKey, fingerprint
 from reconciler.core.decision import Plan
 from reconciler.core.limits.approval_classes import policy_digest
@@ -172,13 +173,18 @@ def file_digests(salt: str, files: Sequence[SourceFile]) -> dict[str, str]:
 
 
 def tree_files(sources: Sources) -> Sequence[SourceFile]:
-    """The manifests of one read, and the files that they refer to."""
+    """The manifests of one read, the files that they refer to, and the images that policies chose."""
     named = [
         SourceFile(f"{found.path}/{file.name}".rstrip("/"), file.data)
         for found in sources.tree.sets
         for file in found.files
     ]
-    return (*sources.tree.files, *named)
+    chosen = [
+        SourceFile(f"{IMAGE_POLICY} of {choice.key}, container {choice.container}", choice.image.encode())
+        for choice in sources.choices
+        if choice.image
+    ]
+    return (*sources.tree.files, *named, *chosen)
 
 
 def local_files(sources: Sources) -> Sequence[SourceFile]:
@@ -428,10 +434,11 @@ def _text(file: Path) -> bytes:
             raise PlanFileError(file, "it is a symbolic link", "give the path of the file itself") from error
         cause = (error.strerror or type(error).__name__).lower()
         raise PlanFileError(file, f"it cannot be read: {cause}", "check the path, and who owns the file") from error
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(descriptor)
+        raise PlanFileError(file, "it is no regular file", "give the file that 'reconcile plan --out' wrote")
     with open(descriptor, "rb") as opened:
-        status = os.fstat(opened.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise PlanFileError(file, "it is no regular file", "give the file that 'reconcile plan --out' wrote")
         if status.st_uid != os.geteuid():
             cause = f"it belongs to user {status.st_uid}, and this is user {os.geteuid()}"
             raise PlanFileError(file, cause, "make the plan as the user who applies it")

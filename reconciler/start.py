@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from manifests.load import Sources
+from manifests.load import Sources, with_choices
 from manifests.places import Places
 from manifests.problems import Code, ManifestErrors, Problem
 from manifests.source.directory import SourceFile
@@ -238,7 +238,10 @@ def _judged(good: LastGood, local: LocalDocuments | None) -> Iterator[tuple[Sour
     Today's judge nothing when they cannot be used. Manifests that came into force without local documents never count as confined by them.
     """
     if local is not None and local.files:
-        yield replace(good.sources, local=local), {file.name for file in local.files}
+        yield (
+            with_choices(replace(good.sources, local=local), good.sources.choices),
+            {file.name for file in local.files},
+        )
     if local is None or good.sources.local is not None:
         yield good.sources, set()
 
@@ -302,10 +305,11 @@ def in_force_of(snapshot: Snapshot, sources: Sources, planned: Desired) -> tuple
     files = tuple(SourceFile(name, text.encode()) for name, text in snapshot.manifests)
     kept_tree = replace(sources.tree, identity=snapshot.identity, files=files, problems=(), complete=True)
     kept_tree = replace(kept_tree, revision=kept_tree.digest())
-    if kept_tree.revision == sources.tree.revision:
+    if kept_tree.revision == sources.tree.revision and not snapshot.choices:
         return planned, name
     try:
-        return tree.resolve(replace(sources, tree=kept_tree), enforce=False), name
+        earlier = with_choices(replace(sources, tree=kept_tree), snapshot.choices)
+        return tree.resolve(earlier, enforce=False), name
     except ManifestErrors:
         return None, name
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from manifests.load import Sources, declared_instance, read_sources, resolve_sources
+from manifests.load import Sources, chooses_images, declared_instance, read_sources, resolve_sources, with_choices
 from manifests.problems import ManifestErrors, Problem
 from manifests.source.directory import SUFFIXES, with_contents
 from manifests.source.git_url import GitUrl
@@ -77,8 +77,20 @@ class Location:
     def read(self) -> Sources:
         """The files as they are now, not checked. Never raises."""
         if self.reader is not None:
-            return self.reader.read()
-        return read_sources(str(self.path), self.instance_file, self.environment)
+            return self._with_choices(self.reader.read())
+        return self._with_choices(read_sources(str(self.path), self.instance_file, self.environment))
+
+    def _with_choices(self, sources: Sources) -> Sources:
+        """With the images that policies chose without a commit, where local documents allow that."""
+        instance = chooses_images(sources.local)
+        if not instance:
+            return sources
+        from reconciler.shell.store import image_choices  # noqa: PLC0415  (few instances need it)
+
+        try:
+            return with_choices(sources, image_choices.load(self.state_of(instance)))
+        except NoHome:
+            return sources
 
     def commit(self) -> str:
         """The commit at the source now; empty outside of git."""
@@ -169,21 +181,32 @@ def load(path: Given, instance_file: Path | None = None, environment: str | None
     return Location(path, instance_file, environment=environment).load()
 
 
-def resolve(sources: Sources, *, confined: bool = True, enforce: bool = True) -> Desired:
+def resolve(sources: Sources, *, confined: bool = True, enforce: bool = True, strict: bool = False) -> Desired:
     """The manifests in files that were read before, checked and resolved. Raises `ManifestErrors` with every problem.
 
     `confined` as in `resolve_sources`.
     `enforce`: whether violations of the Guard's policy are problems. False for manifests that were in force before the policy: then
     they only mark the workloads (`Workload.forbidden`), which are kept as they run.
+
+    Images that policies chose are left out when the manifests refuse them, for example by a new policy of the Guard: a commit never fails for
+    them. With `strict` that is a problem.
     """
-    return resolve_sources(
-        sources,
-        settings_model=registry.settings_model,
-        known_types=registry.known_types,
-        template_support=registry.template_support,
-        confined=confined,
-        enforce=enforce,
-    ).desired
+    try:
+        return resolve_sources(
+            sources,
+            settings_model=registry.settings_model,
+            known_types=registry.known_types,
+            template_support=registry.template_support,
+            confined=confined,
+            enforce=enforce,
+        ).desired
+    except ManifestErrors:
+        if strict or not any(choice.image for choice in sources.choices):
+            raise
+    without = tuple(replace(choice, image="") for choice in sources.choices)
+    return replace(
+        resolve(replace(sources, choices=without), confined=confined, enforce=enforce), revision=sources.revision
+    )
 
 
 def load_with_warnings(

@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
+from manifests.load import with_choices
 from manifests.problems import render
 from manifests.values.desired import SECOND, Desired, Role
 from providers import registry
@@ -583,12 +584,19 @@ class MadePlan(NamedTuple):
     lineage: str = ""
 
 
-def _at_path(location: Location) -> StartManifests:
-    """The manifests at the location; those of the source of the instance as a run judges them. Raises `ManifestErrors`."""
+def _at_path(location: Location, snapshot: Snapshot | None = None) -> StartManifests:
+    """The manifests at the location; those of the source of the instance as a run judges them. Raises `ManifestErrors`.
+
+    With a snapshot: with the images that policies chose on its host.
+    """
     sources = location.read()
     start = StartManifests(resolve(sources), sources)
-    follows = location.reader is not None and location.reader.is_declared
-    return of_history(location, start) if follows else start
+    if location.reader is not None and location.reader.is_declared:
+        start = of_history(location, start)
+    if snapshot is None:
+        return start
+    sources = with_choices(start.sources, snapshot.choices)
+    return StartManifests(resolve(sources), sources)
 
 
 async def make_plan(
@@ -619,7 +627,7 @@ async def make_plan(
     Raises:
         ManifestErrors, StoreError, Stopped, SnapshotRefused
     """
-    start = _at_path(location) if stored is None else stored
+    start = _at_path(location, snapshot) if stored is None else stored
     loaded = start.desired
     desired = intent.applied_to(loaded)
     if snapshot is not None:

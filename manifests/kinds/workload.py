@@ -170,7 +170,7 @@ class WorkloadSpec(Model):
     )
     image_policies: Annotated[Items[ImagePolicy], unique("policy", "container")] = Field(
         (),
-        description="Which newer images of containers are written into the manifest. Needs `imagePolicies` in the Instance.",
+        description="Which newer images of containers are written into the manifest, or roll out without a commit. Needs `imagePolicies` in the Instance.",
     )
     adopt: Adopt | None = Field(None, description="Running foreign containers to take over as replicas.")
     push: Push | None = Field(

@@ -141,8 +141,13 @@ class Registry(Model):
 
 
 class ImagePolicies(Model):
-    """What local documents allow the `imagePolicies` of workloads. What a policy finds is written as `writeBack` of the source says."""
+    """What local documents allow the `imagePolicies` of workloads."""
 
+    apply: Literal["commit", "rollout"] = Field(
+        "commit",
+        description="`commit` writes what a policy finds into the repository, as `writeBack` of the source says; `rollout` uses it on this "
+        "host without a commit, and takes it back when its rollout fails.",
+    )
     registries: Annotated[Items[Registry], unique("registry", "server")] = Field(
         (), description="Registries that policies may ask. A policy of another registry is refused."
     )
@@ -160,4 +165,5 @@ class ImagePolicies(Model):
                 )
                 for registry in self.registries
             ),
+            values.ImageApply(self.apply),
         )

@@ -25,6 +25,9 @@ def image_policies(declared: Declared, scope: Scope, manifest: kinds.Workload) -
         )
         scope.report(declared, ("spec", "imagePolicies"), Code.UNKNOWN_REFERENCE, message, hint)
     images = {container.name: container.image for container in manifest.spec.template.spec.containers}
+    declared_images = {
+        choice.container: choice.declared for choice in scope.choices.get(declared.key, ()) if choice.image
+    }
     resolved = []
     for index, policy in enumerate(given):
         image = images.get(policy.container)
@@ -35,7 +38,7 @@ def image_policies(declared: Declared, scope: Scope, manifest: kinds.Workload) -
             path = ("spec", "imagePolicies", index, "container")
             scope.report(declared, path, Code.UNKNOWN_REFERENCE, message, hint)
             continue
-        value = _value(policy, image)
+        value = policy_value(policy, image, declared_images.get(policy.container, image))
         known = {registry.server for registry in settings.registries} if settings is not None else {value.registry}
         if value.registry not in known:
             message = f"{declared.key}: the registry {value.registry} of container '{policy.container}' is not in the Instance"
@@ -45,7 +48,8 @@ def image_policies(declared: Declared, scope: Scope, manifest: kinds.Workload) -
     return tuple(resolved)
 
 
-def _value(policy: ImagePolicy, image: str) -> values.ImagePolicy:
+def policy_value(policy: ImagePolicy, image: str, declared: str) -> values.ImagePolicy:
+    """The value of one policy. `image` is the one in force, `declared` the one in the manifest."""
     parsed = parse_image(image)
     newest, digest = policy.newest, policy.digest
     shown = f"digest of {digest.tag}" if digest is not None else f"semver {policy.semver}"
@@ -62,4 +66,5 @@ def _value(policy: ImagePolicy, image: str) -> values.ImagePolicy:
         order=values.Order(newest.order if newest is not None else "numeric"),
         tag="" if digest is None else digest.tag,
         shown=shown,
+        declared=declared,
     )

@@ -10,6 +10,7 @@ from manifests.kinds.validate import Declared, Path, problem_at
 from manifests.problems import Code, Problem, did_you_mean
 from manifests.values.desired import Role
 from manifests.values.files import FileContents, FileSet
+from manifests.values.image_choice import ImageChoice
 from manifests.values.nodes import Nodes
 
 SINGLETONS = frozenset({"Instance", "Guard"})
@@ -21,6 +22,7 @@ class Scope:
 
     `node_lists` are the lists of nodes that were found valid: workloads with equal lists share one object. `sets` are the files that
     the tree refers to, by path, and `file_contents` what volumes hold of them, by digest.
+    `choices` are what policies chose, by workload.
     """
 
     def __init__(
@@ -39,6 +41,7 @@ class Scope:
         self.record_types: dict[str, frozenset[str]] = {}
         self.node_lists: dict[tuple[str, ...], Nodes] = {}
         self.sets: Mapping[str, FileSet] = {}
+        self.choices: Mapping[str, tuple[ImageChoice, ...]] = {}
         self.file_contents: dict[str, FileContents] = {}
         self._objects: dict[str, dict[str, Declared]] = {}
         overridden = self._add(local, frozenset())

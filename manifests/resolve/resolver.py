@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from manifests.kinds.validate import Declared, validate
 from manifests.problems import HIDES_DOCUMENTS, Code, ManifestErrors, Problem
-from manifests.resolve import ciphertext, dns
+from manifests.resolve import ciphertext, dns, image_choices
 from manifests.resolve.exclusive_claims import check_claims
 from manifests.resolve.guard import guard
 from manifests.resolve.instance import instance
@@ -27,6 +27,7 @@ from manifests.resolve.service import Selection, check_shared_pools, service, se
 from manifests.resolve.workload import workload
 from manifests.source.directory import SourceTree
 from manifests.values import desired
+from manifests.values.image_choice import ImageChoice
 from manifests.yaml.read import Document, internal_problem
 
 
@@ -55,6 +56,7 @@ def resolve(
     confined: bool = True,
     enforce: bool = True,
     secret_files: ReadFile | None = None,
+    choices: tuple[ImageChoice, ...] = (),
 ) -> Resolved:
     """Resolve the documents of a tree.
 
@@ -73,6 +75,7 @@ def resolve(
         enforce: whether violations of the policy are problems. False: they only mark the workloads, so that manifests which were in force
             before the policy stay in force for what runs.
         secret_files: reads encrypted files of the tree, to check them too; None leaves them to the run.
+        choices: images that policies chose without a commit; they count only where local documents allow it.
 
     Raises:
         ManifestErrors: there is any problem that is not a warning; it holds all of them.
@@ -95,7 +98,13 @@ def resolve(
         known += moved
     hidden = any(problem.code in HIDES_DOCUMENTS for problem in known)
     incomplete = hidden or len(declared) < len(documents)
+    chosen: image_choices.Choices = {}
+    if choices and image_choices.allowed(declared_locally):
+        declared, of_tree_choices = image_choices.applied(declared, choices)
+        declared_locally, of_local_choices = image_choices.applied(declared_locally, choices)
+        chosen = {**of_tree_choices, **of_local_choices}
     scope = Scope(declared, declared_locally, incomplete=incomplete, confined=confined)
+    scope.choices = chosen
     scope.problems.extend(known)
     scope.sets = {item.path: item for item in tree.sets}
     value = _desired(tree, scope, settings_model, known_types, template_support)

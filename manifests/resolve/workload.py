@@ -59,6 +59,7 @@ def workload(declared: Declared, scope: Scope, instance_id: str, support: Templa
         env_origins=files.origins,
         drift=_drift(scope, spec),
         image_policies=image_policies(declared, scope, manifest),
+        image_choices=scope.choices.get(declared.key, ()),
         where=declared.document.where,
     )
 

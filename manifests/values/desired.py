@@ -13,6 +13,7 @@ from manifests.problems import NOWHERE, Where
 from manifests.values.dns import DNSPolicy, HealthCheck, Record, RecordList
 from manifests.values.drift import DEFAULT_DRIFT, DriftRules
 from manifests.values.files import FileContents, FilesVolume
+from manifests.values.image_choice import ImageChoice
 from manifests.values.image_policy import ImagePolicy
 from manifests.values.limits import (
     DEFAULT_ESCALATION,
@@ -223,7 +224,8 @@ class Workload:
     template has a host port or an exclusive volume. `forbidden` is why the policy of the Guard does not allow the workload, which was in
     force before: what runs is kept, and nothing is created; empty = it is allowed. `restart_only` is never declared: the core sets it on a group of foreign
     containers that are only restarted for their health. `env_origins` says which variables are from an `envFile`: (container, variable,
-    `file:line`). `image_policies` are the newer images that are looked for.
+    `file:line`). `image_policies` are the newer images that are looked for, `image_choices` what they
+    chose: such an image is in the template already.
     """
 
     key: str
@@ -248,6 +250,7 @@ class Workload:
     forbidden: str = ""
     drift: DriftRules = DEFAULT_DRIFT
     image_policies: tuple[ImagePolicy, ...] = ()
+    image_choices: tuple[ImageChoice, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.nodes, Nodes):

@@ -1,9 +1,11 @@
 """What an image policy of a workload looks for. Values of `desired.Workload.image_policies`, read by `reconciler/core/images`."""
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from manifests.values.version_range import Range
+from manifests.values.image_ref import parse_image
+from manifests.values.version_range import Range, parse_version
 
 
 class Order(StrEnum):
@@ -19,12 +21,13 @@ class ImagePolicy:
 
     Attributes:
         container: the name of the container.
-        image: its image as the manifest says it.
+        image: its image in force: that of the manifest, or the one that was chosen for it.
         registry: host of the registry of the image. repository: the path of the image there.
         interval: time (ns) between two questions to the registry.
         versions: the highest version in this range. newest: the newest of the tags that match this expression, by its first group and
             `order`. tag: the digest of this tag.
         shown: the rule as the manifest says it, for messages.
+        declared: the image as the manifest says it.
     """
 
     container: str
@@ -37,3 +40,19 @@ class ImagePolicy:
     order: Order = Order.NUMERIC
     tag: str = ""
     shown: str = ""
+    declared: str = ""
+
+    def admits(self, image: str) -> bool:
+        """Whether the policy may choose this image, whatever the registry has now."""
+        try:
+            parsed = parse_image(image)
+        except ValueError:
+            return False
+        if (parsed.domain, parsed.path) != (self.registry, self.repository):
+            return False
+        if self.tag:
+            return parsed.tag == self.tag and bool(parsed.digest)
+        if self.versions is not None:
+            version = parse_version(parsed.tag)
+            return version is not None and self.versions.has(version)
+        return re.fullmatch(self.newest, parsed.tag) is not None

@@ -46,11 +46,19 @@ class Registry:
     insecure: bool = False
 
 
+class ImageApply(StrEnum):
+    """What becomes of an image that a policy finds: a commit, or a rollout without one."""
+
+    COMMIT = "commit"
+    ROLLOUT = "rollout"
+
+
 @dataclass(frozen=True, slots=True)
 class ImageSettings:
     """What local documents allow image policies."""
 
     registries: tuple[Registry, ...] = ()
+    apply: ImageApply = ImageApply.COMMIT
 
 
 @dataclass(frozen=True, slots=True)

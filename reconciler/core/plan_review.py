@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from manifests.values.desired import SECOND
+from manifests.values.image_choice import IMAGE_POLICY
 from providers.actions import (
     ChangeRecords,
     CreateContainer,
@@ -290,7 +291,7 @@ def change_text(field: FieldChange) -> str:
     if not field.before and not field.after:
         return f"~ {field.field}{effect}"
     before, after = clipped(field.before, field.after)
-    place = f" at {field.where}" if field.where else ""
+    place = f" {'by' if field.where == IMAGE_POLICY else 'at'} {field.where}" if field.where else ""
     if field.before == ABSENT:
         return f"+ {field.field}: {after}{effect}{place}"
     if field.after == ABSENT:

@@ -5,8 +5,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from manifests.values.desired import SECOND
+from manifests.values.desired import SECOND, Desired, Workload
 from manifests.values.write_back import Registry
+from reconciler.core.image_choices import judged
+from reconciler.deployments.choices import Choices, ChoiceStore
+from reconciler.deployments.choices import Links as ChoiceLinks
 from reconciler.deployments.policies import Client, Policies
 from reconciler.deployments.records import RecordFile
 from reconciler.deployments.service import Deployments, Links
@@ -24,12 +27,20 @@ class Attached:
     def __init__(self, inner: Monitor) -> None:
         self._inner = inner
         self.deployments: Deployments | None = None
+        self._desired: Desired | None = None
+        self._chosen: tuple[Workload, ...] = ()
 
     def ticked(self, tick: Tick) -> None:
         """Take a tick."""
         self._inner.ticked(tick)
-        if self.deployments is not None:
-            self.deployments.in_force(tick.desired)
+        if self.deployments is None:
+            return
+        desired = tick.desired
+        if desired is not self._desired:
+            self._desired = desired
+            self._chosen = tuple(workload for workload in desired.workloads if workload.image_choices)
+        rollouts = tick.decision.ledger.rollouts
+        self.deployments.in_force(desired, judged(self._chosen, rollouts, tick.now) if self._chosen else ())
 
     def failed(self, at: int) -> None:
         """A tick ended with an unexpected error."""
@@ -82,4 +93,5 @@ def attach(
     writer = Writer(location.path, location.instance_file, location.state, location.environment, wall)
     links = Links(report, lambda reason: later(lambda: loop.hurry(reason)), said)
     policies = Policies(connect, time.monotonic, lambda text: later(lambda: note(text)))
-    return Deployments(writer.write, RecordFile(state, note), links, wall, policies)
+    choices = Choices(ChoiceStore(state), policies, ChoiceLinks(*links), wall)
+    return Deployments(writer.write, RecordFile(state, note), links, wall, policies, choices)

@@ -298,7 +298,8 @@ class Dispatcher:
             if (row.commit, row.state) != (sent.commit, sent.state):
                 return row
             tries = row.tries + 1
-            refused = isinstance(error, Rejected) and tries >= outbox.REFUSALS
+            # Refused as a whole: for the token or the project, which an operator can mend.
+            refused = isinstance(error, Rejected) and not error.whole and tries >= outbox.REFUSALS
             if error is None or refused or elapsed(row.at, now) >= outbox.KEEP:
                 return row._replace(sent=True, last=None, wait=0)
             pause = min(SHORTEST_RETRY << min(tries - 1, 20), LONGEST_RETRY)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from manifests.load import declared_instance
+from manifests.load import declared_instance, with_choices
 from manifests.problems import ManifestErrors, Problem
 from manifests.source.git_url import GitUrl
 from manifests.source.local import read_local
@@ -62,7 +62,7 @@ def answer(order: dict[str, Any]) -> dict[str, Any]:
     url: GitUrl = replace(source.parsed, ref=order["ref"])
     reader = GitReader(url, instance_file, Path(order["mirrors"]), environment=order["environment"])
     location = Location(url, instance_file, Path(order["mirrors"]), environment=order["environment"], reader=reader)
-    sources = location.read()
+    sources = with_choices(location.read(), snapshot.choices)
     head = reader.head.commit if reader.head is not None else ""
     if head and head != order["commit"]:
         return {"moved": head}

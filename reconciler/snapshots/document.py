@@ -10,6 +10,7 @@ from providers.facts import ContainerFact, PoolFact, RecordKey, RecordSet, ZoneF
 from providers.wrappers.recorded import Recorded
 from reconciler.core.model import value_json
 from reconciler.shell.instance_clock import ClockRecord
+from reconciler.shell.store.image_choice_rows import as_rows, rows_of
 from reconciler.snapshots.snapshot import Snapshot, SnapshotRefused
 
 FORMAT = 1
@@ -38,6 +39,7 @@ def write(snapshot: Snapshot) -> str:
         "view": dict(snapshot.view),
         "manifests": [list(item) for item in snapshot.manifests],
         "identity": snapshot.identity,
+        "choices": as_rows(snapshot.choices),
     }
     return json.dumps(body, separators=(",", ":"))
 
@@ -78,6 +80,7 @@ def read(text: str) -> Snapshot:
             view=dict(raw["view"]),
             manifests=tuple((_text(name), _text(content)) for name, content in raw["manifests"]),
             identity=_text(raw["identity"]),
+            choices=rows_of(raw.get("choices", ())),
         )
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         cause = "it is not a snapshot of this version of reconcile"

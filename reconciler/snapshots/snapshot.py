@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from manifests.values.desired import Desired
+from manifests.values.image_choice import ImageChoice
 from providers.facts import ContainerFact, Known, PoolFact, RecordKey, ZoneFact
 from providers.wrappers.recorded import Recorded
 from reconciler.core.decision import Decision
@@ -61,6 +62,7 @@ class Snapshot:
         view: probe verdicts and pushes (`shell/daemon_view.py`).
         manifests: the documents of the tree in force: name and text. Local documents are never in it.
         identity: the source that they are of.
+        choices: images of containers that policies chose without a commit.
     """
 
     instance: str
@@ -74,6 +76,7 @@ class Snapshot:
     view: Mapping[str, Any]
     manifests: tuple[tuple[str, str], ...] = ()
     identity: str = ""
+    choices: tuple[ImageChoice, ...] = ()
 
     def with_manifests(self, documents: tuple[tuple[str, str], ...], identity: str) -> "Snapshot":
         """With the documents of the tree in force, and the identity of their source."""
@@ -116,9 +119,11 @@ def taken(
             unknown["/".join(key)] = zone.reason
     facts = Recorded(runtimes, pools, zones, unknown)
     view = daemon_view.write(decision, now)
-    return Snapshot(
+    choices = tuple(choice for workload in desired.workloads for choice in workload.image_choices)
+    whole = Snapshot(
         desired.instance.id, desired.revision, commit, now.wall, expires_wall, clock, dict(rows), facts, view
     )
+    return replace(whole, choices=choices)
 
 
 def masked(snapshot: Snapshot, desired: Desired) -> Snapshot:
@@ -128,6 +133,7 @@ def masked(snapshot: Snapshot, desired: Desired) -> Snapshot:
     adopted = {key for section, key in snapshot.rows if section == "adopted"}
     return replace(
         snapshot,
+        choices=tuple(replace(choice, why="", taken_back=()) for choice in snapshot.choices),
         rows=_rows(snapshot.rows),
         facts=Recorded(
             {node: tuple(_container(fact, adopted) for fact in found) for node, found in facts.runtimes.items()},

@@ -3,14 +3,14 @@
 import pytest
 
 from manifests.kinds.image_policy import ImagePolicy as Kind
-from manifests.resolve.image_policies import _value
+from manifests.resolve.image_policies import policy_value
 from manifests.values.image_policy import ImagePolicy
 from manifests.values.version_range import parse_range, parse_version
 from reconciler.core.images import of_digest, of_tags
 
 
 def policy(image: str = "registry.test/shop:1.4.0", **given: object) -> ImagePolicy:
-    return _value(Kind.model_validate({"container": "shop", **given}), image)
+    return policy_value(Kind.model_validate({"container": "shop", **given}), image, image)
 
 
 @pytest.mark.parametrize(

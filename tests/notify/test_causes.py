@@ -7,12 +7,13 @@ import pytest
 
 from manifests.values.desired import SECOND
 from manifests.values.notices import Topic
-from providers.errors import Unreachable
+from providers.errors import Rejected, Unreachable
 from providers.facts import ProbeValue
 from providers.testing.faults import Fault
 from reconciler.core.model.reasons import Hold, Rule
 from reconciler.core.model.source_problem import SourceProblem
 from reconciler.core.notices.model import Phase
+from reconciler.core.notices.outbox import REFUSALS
 from reconciler.notify.store import FILE
 from tests.notify.watched import ALL, CHANNEL, FORGE, Killed, Watched
 from tests.sim.manifest import Shop, Spec, shop
@@ -487,6 +488,27 @@ def test_statuses_survive_a_dead_forge_and_a_restart(world):
     watched.restart()
     watched.run(10 * MINUTE)
     assert len(watched.forge.statuses) == count
+
+
+def test_a_status_waits_for_a_token_that_works(world):
+    watched = Watched(world, (), FORGE)
+    watched.forge.fault = Rejected("forge", "answers 401", "check the token", whole=True)
+    watched.commit = ONE
+    watched.run(30 * MINUTE, 15 * SECOND)
+    assert (watched.forge.statuses, len(watched.notes)) == ([], 1)
+    watched.forge.fault = None  # an operator has replaced the token
+    watched.run(20 * MINUTE, 15 * SECOND)
+    assert watched.forge.statuses[-1][:2] == (ONE, "success")
+
+
+def test_a_status_that_is_refused_for_its_content_is_left(world):
+    watched = Watched(world, (), FORGE)
+    watched.run(10 * MINUTE)
+    watched.commit = ONE
+    watched.forge.fault = Rejected("forge", "answers 422", "")
+    watched.run(30 * MINUTE, 15 * SECOND)
+    assert watched.forge.tries == REFUSALS
+    assert watched.dispatcher.waiting["forge"] == 0
 
 
 def test_an_applied_revision_is_announced_once_where_it_is_asked_for(world):

@@ -93,6 +93,25 @@ def workload_lines(workloads: Sequence[Mapping[str, Any]], paint: Paint, now: in
     return lines
 
 
+def image_lines(workloads: Sequence[Mapping[str, Any]], paint: Paint, now: int) -> list[str]:
+    """The images that policies chose without a commit, and the newest one that was taken back of each container."""
+    lines = []
+    for workload in workloads:
+        for row in workload.get("images", ()):  # an older version stored none
+            what = f"{workload['key']}, container {row['container']}"
+            if row["image"]:
+                lines.append(
+                    f"{paint.dim('image')}     {what}: {row['image']} by its {row['origin']} ({row['policy']}), "
+                    f"chosen {ago(row['chosen_wall'], now)}; the manifest has {row['declared']}"
+                )
+            for taken in row["taken_back"][-1:]:
+                lines.append(
+                    f"{paint.warn('image')}     {what}: {taken['image']} was taken back {ago(taken['at_wall'], now)} and is not "
+                    f"tried again: {taken['why']}"
+                )
+    return lines
+
+
 def name_lines(names: Sequence[Mapping[str, Any]], paint: Paint) -> list[str]:
     """The table of DNS names."""
     if not names:
@@ -181,6 +200,8 @@ def status_lines(stored: Stored, paint: Paint, now: int) -> list[str]:
     """Tables of workloads, replicas and names, then unreadable providers, suspensions and orphans. `now` is the wall clock (ns)."""
     status = stored["status"]
     lines = workload_lines(status["workloads"], paint, now)
+    images = image_lines(status["workloads"], paint, now)
+    lines += ["", *images] if images else []
     lines += name_lines(status["names"], paint)
     unknown = status["unknown"]
     if unknown:

@@ -6,6 +6,7 @@ status is set when its state changes, and not when only the words do.
 
 from typing import NamedTuple
 
+from reconciler.core import image_choices
 from reconciler.core.decision import Decision
 from reconciler.core.model.instant import Instant, Now, instant
 from reconciler.core.model.reasons import Rule, Waiting
@@ -57,10 +58,18 @@ class Row(NamedTuple):
 
 def outcome(decision: Decision, symptoms: tuple[Symptom, ...], state: State) -> tuple[str, str]:
     """State and description of the commit in force."""
-    failed = [symptom for symptom in symptoms if symptom.kind == "rollout" and symptom.operator]
+    blamed = image_choices.blamed(decision.status.desired, decision.ledger.rollouts)
+    failed = [
+        symptom
+        for symptom in symptoms
+        if symptom.kind == "rollout" and symptom.operator and symptom.object not in blamed
+    ]
     if failed:
         more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
         return FAILURE, f"{failed[0].object}{more}: {failed[0].message}"
+    if blamed:  # the commit is judged by the image that takes its place
+        key, image = next(iter(blamed.items()))
+        return PENDING, f"{key}: {image}, which its image policy chose, failed and is taken back"
     # Holds of the source are about another commit than the one in force.
     holds = [hold for hold in decision.holds if hold.rule not in IGNORED and hold.object != OBJECT]
     waiting = next((hold for hold in holds if hold.until is None), None)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import NamedTuple
 
+from reconciler.core import image_choices
 from reconciler.core.decision import Decision
 from reconciler.core.model.reasons import Hold
 from reconciler.core.model.source_problem import OBJECT
@@ -173,6 +174,8 @@ def _in_force(source: Source, decision: Decision, symptoms: tuple[Symptom, ...])
         return Fate.APPLIED, text
     if state == commits.FAILURE:
         return Fate.FAILED, text
+    if image_choices.blamed(decision.status.desired, decision.ledger.rollouts):
+        return Fate.PENDING, text
     waits = any(hold.until is None and hold.rule not in commits.IGNORED for hold in decision.holds)
     return Fate.MANUAL if waits else Fate.PENDING, text
 

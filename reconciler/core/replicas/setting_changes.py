@@ -20,7 +20,7 @@ Document = Workload | Service | DNSPolicy | HealthCheck
 
 _NO_TEMPLATE = Template((), Container("", ()))
 
-_INNER = frozenset({"key", "name", "where", "template", "forbidden", "restart_only", "backends"})
+_INNER = frozenset({"key", "name", "where", "template", "forbidden", "restart_only", "backends", "image_choices"})
 """Fields that are no settings of a manifest, are shown elsewhere, or follow from other objects."""
 
 _PATHS = {
@@ -89,10 +89,10 @@ def _in_steps(name: str) -> bool:
 
 
 def _settings(item: Document) -> Document:
-    """The object with its place in the files, its template and what follows from other objects left out."""
+    """The object without its places in the files, its template and what follows from other objects."""
     plain = replace(item, where=NOWHERE)
     if isinstance(plain, Workload):
-        return replace(plain, template=_NO_TEMPLATE, forbidden="")
+        return replace(plain, template=_NO_TEMPLATE, forbidden="", env_origins=(), image_choices=())
     return replace(plain, backends=()) if isinstance(plain, Service) else plain
 
 
@@ -111,7 +111,7 @@ def _fields(value: Mapping[str, Any], at: str) -> Iterator[tuple[str, Any]]:
         if isinstance(inner, Mapping):
             yield from _fields(inner, f"{path}.")
         elif isinstance(inner, list) and inner and all(isinstance(row, Mapping) for row in inner):
-            for row in inner:
+            for row in map(_policy, inner) if path == "image_policies" else inner:
                 name = row.get("name") or "/".join(str(row[part]) for part in ("provider", "pool") if part in row)
                 for key, part in _fields({key: part for key, part in row.items() if key != "name"}, ""):
                     yield f"{_name(path)}[{name}].{key}", part
@@ -122,6 +122,12 @@ def _fields(value: Mapping[str, Any], at: str) -> Iterator[tuple[str, Any]]:
             yield _name(path), f"{inner / SECOND:g}s"
         else:
             yield _name(path), inner
+
+
+def _policy(row: Mapping[str, Any]) -> dict[str, Any]:
+    """An image policy by its container, without the image: that is a field of the template."""
+    kept = {field: value for field, value in row.items() if field not in ("container", "image", "declared")}
+    return {"name": row.get("container"), **kept}
 
 
 def _name(path: str) -> str:

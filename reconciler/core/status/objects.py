@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from manifests.values.desired import Desired
+from manifests.values.image_choice import IMAGE_POLICY, ImageChoice
 from manifests.values.rollouts import STAGED
 from providers.facts import ContainerFact, ContainerState, Generation, PoolFact, Probes, ProbeValue
 from reconciler.core.dns import record_lists
@@ -254,6 +255,7 @@ def _workload(status: Status, workload: WorkloadStatus, instance: str, context: 
         "replicas": [_replica(status, group, belief, role, context, spread, now) for belief, role in members],
         "serving": serving.rows(status.observed.ledger, group, context.carrying),
         "suspended_by": _suspended_by(status, group, context.stopped, now),
+        "images": [_image(choice) for choice in group.workload.image_choices if choice.image or choice.taken_back],
         "missing": [
             replica_name(group.workload, instance, ordinal)
             for ordinal in range(workload.wanted)
@@ -266,6 +268,22 @@ def _workload(status: Status, workload: WorkloadStatus, instance: str, context: 
                 "node": unknown[ordinal],
             }
             for ordinal in sorted(unknown)
+        ],
+    }
+
+
+def _image(choice: ImageChoice) -> dict[str, Any]:
+    """What an image policy chose for a container without a commit, and what was taken back, the newest last."""
+    return {
+        "container": choice.container,
+        "image": choice.image or None,
+        "origin": IMAGE_POLICY if choice.image else None,
+        "policy": choice.rule,
+        "why": choice.why,
+        "declared": choice.declared,
+        "chosen_wall": choice.at_wall if choice.image else None,
+        "taken_back": [
+            {"image": taken.image, "why": taken.why, "at_wall": taken.at_wall} for taken in choice.taken_back
         ],
     }
 

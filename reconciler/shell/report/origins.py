@@ -10,16 +10,17 @@ from typing import Any, NamedTuple
 
 from manifests.problems import Where
 from manifests.values.desired import Desired, Workload
+from manifests.values.image_choice import IMAGE_POLICY
 from reconciler.core import plan_changes
 from reconciler.core.decision import Changed, Decision
 from reconciler.core.model.step import Step
-from reconciler.core.plan_places import Places
+from reconciler.core.plan_places import Places, beside
 from reconciler.core.replicas import setting_changes
 from reconciler.core.replicas.setting_changes import Document
 
 
 class Origin(NamedTuple):
-    """What a row of the audit says of its origin. `fields` are (field, `file:line:column`)."""
+    """What a row of the audit says of its origin. `fields` are (field, `file:line:column`), or "image policy" in its place."""
 
     commit: str = ""
     where: str = ""
@@ -30,7 +31,10 @@ class Origin(NamedTuple):
         """The fields with their places and the commit, for a line; empty without fields."""
         if not self.fields:
             return ""
-        shown = ", ".join(f"{field} at {where}" if where else field for field, where in self.fields[:_SHOWN])
+        shown = ", ".join(
+            f"{field} {'by' if where == IMAGE_POLICY else 'at'} {where}" if where else field
+            for field, where in self.fields[:_SHOWN]
+        )
         more = len(self.fields) - _SHOWN
         commit = f", commit {self.commit[:12]}" if self.commit else ""
         return f"for {shown}{f' and {more} more' if more > 0 else ''}{commit}"
@@ -83,11 +87,12 @@ class Origins:
         self._changed: dict[str, Changed] = {}
         self._places: Places | None = None
         self._known: dict[str, str] = {}
+        self._beside: Mapping[tuple[str, str], str] = {}
 
     def manifests(self, before: Desired | None, after: Desired) -> None:
         """Other manifests are in force. `before` None: it is not known which ones were."""
         self._documents, self._known = plan_changes.places(after), {}
-        self._places, self._changed = None, {}
+        self._places, self._changed, self._beside = None, {}, beside(after)
         old = {} if before is None or before is after else setting_changes.documents(before)
         new = setting_changes.documents(after) if old else {}
         # Fields are compared once a step asks: after a change of thousands of objects the first weights must not wait for that.
@@ -114,7 +119,8 @@ class Origins:
             if fields:
                 where = str(self._documents.get(key, ""))
                 named = tuple((field.field, self._at(key, field.field)) for field in fields)
-                return write(Origin(self._commit(), where, named))
+                by_policy = all(place == IMAGE_POLICY for _, place in named)
+                return write(Origin("" if by_policy else self._commit(), where, named))
         return self.at(step.object)
 
     def at(self, obj: str) -> str:
@@ -145,6 +151,8 @@ class Origins:
         return plan_changes.of_workload(decision.ledger, group, None)
 
     def _at(self, key: str, field: str) -> str:
+        if (key, field) in self._beside:
+            return self._beside[key, field]
         where = self._documents.get(key)
         if where is None:
             return ""

@@ -18,6 +18,7 @@ from manifests.source.directory import SourceFile, SourceTree
 from manifests.source.local import LocalDocuments
 from manifests.values.files import FileSet, SetFile
 from reconciler.shell.store.directory import StoreError, explain, write_durable
+from reconciler.shell.store.image_choice_rows import as_rows, rows_of
 
 FILE = "manifests.json"
 FORMAT = 2
@@ -65,6 +66,7 @@ def save(state_dir: Path, good: LastGood) -> None:
         "environment": tree.environment,
         "files": _texts(tree.files),
         "sets": [_set(item) for item in tree.sets],
+        "choices": as_rows(good.sources.choices),
         "local": {"name": local.name, "files": _texts(local.files)} if local is not None else None,
         "confined": good.confined,
     }
@@ -129,7 +131,7 @@ def _good(raw: dict[str, Any]) -> LastGood:
     )
     tree = replace(tree, revision=tree.digest())
     return LastGood(
-        sources=Sources(tree, _local(raw["local"])),
+        sources=Sources(tree, _local(raw["local"]), rows_of(raw.get("choices", ()))),
         instance=str(raw["instance"]),
         commit=str(raw["commit"]),
         since=int(raw["since_wall"]),

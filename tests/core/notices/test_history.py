@@ -1,15 +1,22 @@
 """Every fetched commit ends as applied, failed, refused or superseded, and the history is bounded."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 
+from manifests.values.desired import Container, Desired, Guard, Instance, Template, Workload
+from manifests.values.image_choice import ImageChoice
+from manifests.values.notices import Topic
 from reconciler.core.decision import Decision
+from reconciler.core.model.instant import Instant
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.reasons import Hold, Rule
+from reconciler.core.model.revision import Revision, Rollout, Standing
 from reconciler.core.model.source_problem import OBJECT
 from reconciler.core.notices import history
 from reconciler.core.notices.history import KEPT, OPEN, Fate, Refusal, Row, Source, follow
+from reconciler.core.notices.model import Symptom
 from reconciler.core.status.objects import Status
 
 A, B, C = "a" * 40, "b" * 40, "c" * 40
@@ -53,6 +60,26 @@ def test_a_commit_that_cannot_come_into_force_is_refused_or_pending(final, fate)
     assert fates(rows) == {"a": "applied", "b": fate}
     rows = follow(rows, Source(C, decided=True, seen=C), decided(), (), 9)
     assert fates(rows) == {"a": "applied", "b": "refused" if final else "superseded", "c": "applied"}
+
+
+@pytest.mark.parametrize(
+    ("proved", "fate"), [("", "pending"), ("an earlier revision", "failed")], ids=["a new image", "a proved image"]
+)
+def test_a_commit_does_not_fail_for_an_image_that_a_policy_chose(proved: str, fate: str):
+    known = ImageChoice("workload/web", "main", "shop:1.4", "shop:1.5", proved=proved)
+    workload = Workload(
+        "workload/web", "web", ("n",), 1, Template((), Container("main", ()), revision="new"), image_choices=(known,)
+    )
+    wanted = Desired("source", "revision", "/", True, Instance("shop"), Guard(), (), (workload,), (), ())
+    at = Instant(1, 1, "")
+    rollout = Rollout(active="old", rows=(Revision("new", 2, Standing.FAILED, at, why="it fails"),))
+    stuck = hold(Rule.PROGRESS)
+    decision = replace(decided(stuck), status=Status(desired=wanted), ledger=Ledger(rollouts={"workload/web": rollout}))
+    found = Symptom("rollout", Topic.ROLLOUT, "workload/web", "it fails", "", True)
+    source = Source(A, decided=True)
+    assert fates(follow((), source, decision, (found,), 1)) == {"a": fate}
+    applied = follow((), source, decided(), (), 1)
+    assert fates(follow(applied, source, decision, (found,), 2)) == {"a": "failed" if proved else "applied"}
 
 
 def test_a_commit_that_waits_is_superseded_by_the_next_one():
