@@ -10,9 +10,10 @@ WORKERS ?= $(shell n=$$(( $$(nproc) + 2 )); [ $$n -gt 8 ] && n=8; echo $$n)
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 FUZZ_ARGS ?=
+INCIDENTS_ARGS ?= --write
 
 .DEFAULT_GOAL := help
-.PHONY: help venv fmt check test soak fuzz bench demo demo-down demo-edge demo-edge-down docs lock clean
+.PHONY: help venv fmt check test soak incidents fuzz bench demo demo-down demo-edge demo-edge-down docs lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,9 +43,13 @@ check: $(STAMP) ## format, lint, types, import contracts
 test: $(STAMP) ## the whole suite (REQUIRE_SERVERS=1: a missing server is a failure; PYTEST_ARGS="-k name")
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
-soak: $(STAMP) ## an idle minute, random real faults against a real daemon for ten minutes (SOAK_SECONDS=600; as root, for the small disk), 200 histories
+soak: $(STAMP) ## an idle minute, random real faults against a real daemon for ten minutes (SOAK_SECONDS=600; as root, for the small disk), 200 histories, five real incidents
 	IDLE_SECONDS=60 SOAK_SECONDS=$${SOAK_SECONDS:-600} $(BIN)/python -m pytest -n 0 -o timeout=0 tests/e2e/test_idle.py tests/e2e/test_faults.py -k "random or idle" $(PYTEST_ARGS)
 	HISTORIES=$${HISTORIES:-200} $(BIN)/python -m pytest -n $(WORKERS) -o timeout=0 tests/laws/test_histories.py $(PYTEST_ARGS)
+	$(BIN)/python -m tests.incidents.real
+
+incidents: $(STAMP) ## the same incidents under this program and under other tools, judged; writes the tables of docs/healing.md (INCIDENTS_ARGS="2 8a --sizes 3")
+	$(BIN)/python -m tests.incidents $(INCIDENTS_ARGS)
 
 fuzz: $(STAMP) ## search every surface for inputs that break it (FUZZ_SECONDS=300; FUZZ_ARGS="--write")
 	$(BIN)/python -m tests.fuzz --seconds $${FUZZ_SECONDS:-300} $(FUZZ_ARGS)

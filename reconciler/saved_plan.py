@@ -434,10 +434,11 @@ def _text(file: Path) -> bytes:
             raise PlanFileError(file, "it is a symbolic link", "give the path of the file itself") from error
         cause = (error.strerror or type(error).__name__).lower()
         raise PlanFileError(file, f"it cannot be read: {cause}", "check the path, and who owns the file") from error
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(descriptor)
+        raise PlanFileError(file, "it is no regular file", "give the file that 'reconcile plan --out' wrote")
     with open(descriptor, "rb") as opened:
-        status = os.fstat(opened.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise PlanFileError(file, "it is no regular file", "give the file that 'reconcile plan --out' wrote")
         if status.st_uid != os.geteuid():
             cause = f"it belongs to user {status.st_uid}, and this is user {os.geteuid()}"
             raise PlanFileError(file, cause, "make the plan as the user who applies it")

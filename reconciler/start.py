@@ -72,7 +72,7 @@ def start_manifests(
     """
     sources = location.read()
     try:
-        start = _of_history(location, StartManifests(tree.resolve(sources), sources))
+        start = of_history(location, StartManifests(tree.resolve(sources), sources))
     except ManifestErrors as error:
         if not stored:
             raise
@@ -82,6 +82,7 @@ def start_manifests(
         other = environments.conflict(state, sources.tree, "")
         if other is not None:
             raise ManifestErrors([*error.problems, other]) from error
+        _follow(location, state)
         return stored_manifests(state, sources, error)
     instance = start.desired.instance.id
     try:
@@ -107,23 +108,37 @@ def start_manifests(
     return replace(stays, waiting=(sources, start.desired.guard))
 
 
-def _of_history(location: Location, start: StartManifests) -> StartManifests:
+def of_history(location: Location, start: StartManifests) -> StartManifests:
     """The manifests of a git source, judged by the commit that is in force: its history is in the state of the instance, known only now.
 
     Raises:
         ManifestErrors: the history was rewritten, and local documents hold that.
     """
-    if location.reader is None:
-        return start
     try:
-        record = source_record.load(location.state_of(start.desired.instance.id))
+        state = location.state_of(start.desired.instance.id)
     except tree.NoHome:
         return start
-    if record is None or record.in_force is None:
+    if not _follow(location, state):
         return start
-    location.reader.start_from(record.in_force.newest or record.in_force.commit)
     sources = location.read()
     return StartManifests(tree.resolve(sources), sources)
+
+
+def _follow(location: Location, state: Path) -> bool:
+    """Let the reader of a git source judge each commit by the one that is in force. False where none is known."""
+    if location.reader is None:
+        return False
+    record = source_record.load(state)
+    commit = "" if record is None or record.in_force is None else record.in_force.newest or record.in_force.commit
+    if not commit:  # the record may be lost
+        try:
+            good = last_good.load(state)
+        except StoreError:
+            good = None
+        commit = "" if good is None else good.commit
+    if commit:
+        location.reader.start_from(commit)
+    return bool(commit)
 
 
 def in_force(location: Location) -> StartManifests | None:

@@ -76,6 +76,7 @@ from reconciler.start import (
     kept,
     last_good_tree,
     last_in_force,
+    of_history,
     refused_commit,
     source_of,
     start_manifests,
@@ -422,8 +423,9 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
         else:
             keep(archive, start, memory.blocking, clock, reporter)
         warn = partial(reporter.note, level=logging.WARNING)
-        notifier = attach(monitoring, state, desired.instance.id, clock, warn)
-        recorder = Recorder(notifier, state, clock, partial(refused_commit, location), warn)
+        refused = partial(refused_commit, location)
+        notifier = attach(monitoring, state, desired.instance.id, clock, warn, refused)
+        recorder = Recorder(notifier, state, clock, refused, warn)
         reviewer = Reviewer(
             recorder,
             state,
@@ -583,10 +585,17 @@ class MadePlan(NamedTuple):
 
 
 def _at_path(location: Location, snapshot: Snapshot | None = None) -> StartManifests:
-    """The manifests at the location, with the images that policies chose on the host of the snapshot, if any. Raises `ManifestErrors`."""
+    """The manifests at the location; those of the source of the instance as a run judges them. Raises `ManifestErrors`.
+
+    With a snapshot: with the images that policies chose on its host.
+    """
     sources = location.read()
-    if snapshot is not None:
-        sources = with_choices(sources, snapshot.choices)
+    start = StartManifests(resolve(sources), sources)
+    if location.reader is not None and location.reader.is_declared:
+        start = of_history(location, start)
+    if snapshot is None:
+        return start
+    sources = with_choices(start.sources, snapshot.choices)
     return StartManifests(resolve(sources), sources)
 
 

@@ -1,9 +1,10 @@
-"""Rules of the whole suite: tests name the servers that they need, and nothing is skipped silently."""
+"""Rules of the whole suite: tests name the servers that they need, nothing is skipped silently, and the user's files stay as they are."""
 
 import gc
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ PACKAGES = {
     "pdns_server": "pdns-server pdns-backend-sqlite3",
     "promtool": "prometheus",
     "systemd-analyze": "systemd",
+    "visudo": "sudo",
 }
 """Debian's package of a program, if its name differs from that of the program."""
 
@@ -44,6 +46,25 @@ GOLDEN = Path(__file__).parent / "golden"
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+BASES = ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME")
+"""Variables that move a part of the home to another place."""
+
+
+def _state_of_the_user() -> Path:
+    """Where the program keeps the state of instances, when a test does not say where."""
+    base = os.environ.get("XDG_STATE_HOME", "")
+    return (Path(base) if os.path.isabs(base) else Path.home() / ".local" / "state") / "reconciler"
+
+
+# The suite has a home of its own, because a command without a state directory would write to the user's, and programs like git
+# would read the user's settings. The workers inherit it.
+USERS_STATE = _state_of_the_user()
+HOME = "" if "PYTEST_XDIST_WORKER" in os.environ else tempfile.mkdtemp(prefix="reconciler-test-home-")
+if HOME:
+    os.environ["HOME"] = HOME
+    for base in BASES:
+        os.environ.pop(base, None)
+
 # Collecting the tests creates half a million objects that live to the end. Garbage collections over them take a twentieth of the
 # time of the suite in every worker.
 gc.disable()
@@ -56,6 +77,8 @@ def pytest_collection_finish() -> None:
 
 def pytest_unconfigure() -> None:
     gc.freeze()
+    if HOME:
+        shutil.rmtree(HOME, ignore_errors=True)
 
 
 # Profiles of hypothesis, set before the first test module is imported. `default` runs the same few examples each time, without
@@ -88,7 +111,7 @@ LEFT = pytest.StashKey[list[str]]()
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Look at the machine's engines, in the process that has the workers, before they start."""
+    """Look at the machine's engines and the user's state, in the process that has the workers, before they start."""
     config = session.config
     if (
         hasattr(config, "workerinput")
@@ -98,7 +121,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         return
     from tests.machine import Watched  # noqa: PLC0415  (the suite of test_suite_rules has no such module)
 
-    config.stash[WATCHED] = Watched()
+    config.stash[WATCHED] = Watched(USERS_STATE)
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)

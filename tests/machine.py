@@ -1,4 +1,4 @@
-"""A run of the suite leaves the machine's container engines as it found them. `tests/conftest.py` calls this around a run.
+"""A run of the suite leaves the machine's engines and the user's state directories as it found them. Called by `tests/conftest.py`.
 
 A second engine takes away `docker0` of the first one, and what a test leaves behind adds up over the runs. So the run looks at the
 machine before and after, and fails when something is missing or left. Other programs, and other runs of the suite at the same time,
@@ -39,8 +39,10 @@ IN_PASSING = {
     "iptables chain": re.compile(r"CNI-(DN-)?[0-9a-f]{20,}|NETAVARK-"),
     "network namespace": re.compile(r"(netns|cni)-"),
     "Docker volume": re.compile(r"[0-9a-f]{64}$"),
+    "state directory": re.compile(r"/"),
 }
-"""Names that an engine gives to what belongs to a container or a network: it comes and goes with that one."""
+"""Names that an engine gives to what belongs to a container or a network: it comes and goes with that one. A state directory in another
+place than the user's is remembered with its path, until it is gone."""
 
 
 class _Unix(http.client.HTTPConnection):
@@ -70,9 +72,10 @@ def _ask(path: str, verb: str, place: str) -> Any:
     return json.loads(text) if text.strip() else None
 
 
-def snapshot(path: str = SOCKET) -> Objects:
-    """All objects of the engines and of the network that a test could make or remove."""
+def snapshot(path: str = SOCKET, state: Path | None = None) -> Objects:
+    """All objects of the engines and of the network that a test could make or remove, and the state directories below `state`."""
     return {
+        "state directory": None if state is None else frozenset(_state_directories(state)),
         "link": frozenset(os.listdir("/sys/class/net")),
         "route": frozenset(_routes()),
         "iptables chain": _chains(),
@@ -86,6 +89,19 @@ def snapshot(path: str = SOCKET) -> Objects:
         "Podman container": _stored("*-containers/containers.json"),
         "Podman image": _stored("*-images/images.json"),
     }
+
+
+def _state_directories(base: Path) -> Iterator[str]:
+    """The instances, the mirrors of repositories, and the paths of state directories in other places."""
+    for name in _names(str(base)):
+        if name == ".index":
+            for pointer in (base / name).glob("*.json"):
+                with suppress(OSError, ValueError, KeyError):
+                    yield str(json.loads(pointer.read_text())["state_dir"])
+        elif name.startswith("."):
+            yield from (f"{name}/{mirror}" for mirror in _names(str(base / name)))
+        else:
+            yield name
 
 
 def _routes() -> Iterator[str]:
@@ -186,10 +202,16 @@ def compare(before: Objects, after: Objects, mine: Iterable[str], others: Iterab
 def _left(kind: str, name: str, mine: tuple[str, ...], alone: bool) -> bool:
     if any(claim in name for claim in mine):
         return True
+    if not alone:
+        return False
+    if (
+        kind == "state directory"
+        or name.startswith(PREFIX)
+        or (kind == "Docker image" and name.startswith("127.0.0.1:"))
+    ):
+        return True
     passing = IN_PASSING.get(kind)
-    return alone and (name.startswith(PREFIX) or (kind == "Docker image" and name.startswith("127.0.0.1:")) or (
-        passing is not None and kind != "link" and passing.match(name) is not None
-    ))  # fmt: skip
+    return passing is not None and kind != "link" and passing.match(name) is not None
 
 
 def _in_passing(kind: str, name: str, others: tuple[str, ...], alone: bool) -> bool:
@@ -209,14 +231,14 @@ def _in_passing(kind: str, name: str, others: tuple[str, ...], alone: bool) -> b
 class Watched:
     """One run of the suite: what was there before, and the names that its tests claimed."""
 
-    def __init__(self, path: str = SOCKET) -> None:
-        self._path = path
+    def __init__(self, state: Path, path: str = SOCKET) -> None:
+        self._path, self._state = path, state
         self._others = live_claims()
         self._claim = Claim(f"run-{os.getpid()}")
         handle, self._names = tempfile.mkstemp(prefix="reconciler-test-run-")
         os.close(handle)
         os.environ[RUN_FILE] = self._names  # the workers inherit it
-        self._before = snapshot(path)
+        self._before = snapshot(path, state)
         if not self._others or not FOUND.exists():
             FOUND.write_text("\n".join(sorted(self._shared(self._before))))
 
@@ -231,7 +253,7 @@ class Watched:
         if not others:
             self._remove_shared(set(FOUND.read_text().splitlines()) if FOUND.exists() else set())
             FOUND.unlink(missing_ok=True)
-        return compare(self._before, snapshot(self._path), mine, {*others, *self._others}, alone=alone)
+        return compare(self._before, snapshot(self._path, self._state), mine, {*others, *self._others}, alone=alone)
 
     def _shared(self, objects: Objects) -> set[str]:
         """Images and networks that tests share, as the path of each in the engine's API."""

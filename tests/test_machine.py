@@ -48,6 +48,31 @@ def test_a_run_says_what_it_removed_or_left(changes, lines):
     assert compare(BEFORE, changed, ["mine1"], ["theirs1"], alone=True) == lines
 
 
+@pytest.mark.parametrize(
+    ("then", "now", "lines"),
+    [
+        ({"shop"}, {"shop"}, []),
+        ({"shop"}, set(), ["missing: state directory shop"]),
+        (set(), {"shop"}, ["left: state directory shop"]),
+        (set(), {"/tmp/w/state"}, ["left: state directory /tmp/w/state"]),
+        ({"/tmp/w/state"}, set(), []),
+    ],
+)
+def test_the_users_state_directories_stay_as_they_were(then, now, lines):
+    before, now_ = ({"state directory": frozenset(names)} for names in (then, now))
+    assert compare(before, now_, [], [], alone=True) == lines
+
+
+def test_instances_mirrors_and_other_places_are_state_of_the_user(tmp_path):
+    (tmp_path / "shop").mkdir()
+    (tmp_path / ".git-sources" / "1f").mkdir(parents=True)
+    (tmp_path / ".index").mkdir()
+    (tmp_path / ".index" / "a.json").write_text('{"state_dir": "/srv/state"}')
+    (tmp_path / ".index" / "b.json").write_text("{")
+    seen = snapshot(str(tmp_path / "no.sock"), tmp_path)["state directory"]
+    assert seen == {"shop", ".git-sources/1f", "/srv/state"}
+
+
 def test_beside_another_run_only_what_the_engine_keeps_is_missing():
     changed = after(link=frozenset({"eth0"}), Docker_container=frozenset(), Docker_network=frozenset())
     lines = ["missing: link docker0", "missing: Docker network bridge"]
@@ -108,25 +133,86 @@ def test_that_leaves_a_link():
 """
 
 
+def run_suite(text: str, directory: Path, workers: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a suite of one file with this suite's own rules."""
+    for name in ("conftest.py", "machine.py"):
+        shutil.copy(ROOT / "tests" / name, directory / name)
+    (directory / "test_left.py").write_text(text)
+    (directory / "pytest.ini").write_text("[pytest]\nmarkers =\n    server(name)\n    e2e\n")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-n", workers, "-p", "no:cacheprovider"],
+        cwd=directory,
+        env={**environment, "PYTHONPATH": str(ROOT), **variables},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
 @pytest.mark.server("ip")
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_a_run_that_leaves_something_fails_and_says_what(workers, tmp_path):
     if os.geteuid():
         pytest.skip("needs root, to make a link")
     link = f"left{secrets.token_hex(4)}"
-    for name in ("conftest.py", "machine.py"):
-        shutil.copy(ROOT / "tests" / name, tmp_path / name)
-    (tmp_path / "test_left.py").write_text(SUITE.replace("LINK", link))
-    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    server(name)\n    e2e\n")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    command = [sys.executable, "-m", "pytest", "-q", "-n", workers, "-p", "no:cacheprovider"]
     try:
-        done = subprocess.run(
-            command, cwd=tmp_path, env={**environment, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
-            timeout=120, check=False,
-        )  # fmt: skip
+        done = run_suite(SUITE.replace("LINK", link), tmp_path, workers)
     finally:
         subprocess.run(["ip", "link", "delete", link], capture_output=True, check=False)
     assert done.returncode == 1, done.stdout + done.stderr
     assert f"THE RUN CHANGED THIS MACHINE: left: link {link}" in done.stdout
     assert " failed" not in done.stdout
+
+
+STATE_SUITE = """
+import os
+from pathlib import Path
+from reconciler.cli.app import run
+
+MANIFESTS = '''
+apiVersion: reconciler/v1
+kind: Instance
+metadata: {name: this}
+spec: {id: INSTANCE}
+'''
+
+def test_with_the_default_state_directory(tmp_path):
+    (tmp_path / "all.yaml").write_text(MANIFESTS)
+    assert run(["--once", str(tmp_path / "all.yaml")]) == 0
+    assert (Path(os.environ["HOME"]) / ".local/state/reconciler/INSTANCE/state.db").exists()
+
+def test_with_another_state_directory(tmp_path):
+    (tmp_path / "all.yaml").write_text(MANIFESTS)
+    assert run(["--once", "--state-dir", str(tmp_path / "state"), str(tmp_path / "all.yaml")]) == 0
+    assert list((Path(os.environ["HOME"]) / ".local/state/reconciler/.index").iterdir())
+"""
+
+LEAVING_SUITE = """
+from pathlib import Path
+from tests.providers.runtime.docker.claims import Claim
+
+def test_that_writes_to_the_users_home():
+    Claim("INSTANCE").drop()
+    Path("BASE/INSTANCE").mkdir(parents=True)
+"""
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize("variable", ["HOME", "XDG_STATE_HOME"])
+def test_commands_of_tests_keep_no_state_in_the_users_home(variable, workers, tmp_path):
+    user = tmp_path / "user"
+    text = STATE_SUITE.replace("INSTANCE", f"s{secrets.token_hex(4)}")
+    done = run_suite(text, tmp_path, workers, **{variable: str(user)})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not user.exists()
+
+
+@pytest.mark.parametrize(("variable", "base"), [("HOME", ".local/state/reconciler"), ("XDG_STATE_HOME", "reconciler")])
+def test_a_run_that_writes_to_the_users_state_fails(variable, base, tmp_path):
+    user, name = tmp_path / "user", f"s{secrets.token_hex(4)}"
+    text = LEAVING_SUITE.replace("INSTANCE", name).replace("BASE", str(user / base))
+    done = run_suite(text, tmp_path, "0", **{variable: str(user)})
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert f"THE RUN CHANGED THIS MACHINE: left: state directory {name}" in done.stdout

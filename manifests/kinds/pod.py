@@ -14,6 +14,7 @@ from manifests.types.engine import (
     AbsolutePath,
     Capability,
     DriverName,
+    HandledSignal,
     HostPortNumber,
     Image,
     ListenAddress,
@@ -331,7 +332,7 @@ class Files(Model):
         description="What happens to running containers when the files change: a new revision replaces them, they see the new files "
         "and get a signal, or they keep what they have.",
     )
-    signal: SignalName | None = Field(
+    signal: HandledSignal | None = Field(
         None, description="With `onChange: signal`, what the main container gets; by default SIGHUP."
     )
     allow_ciphertext: bool = Field(

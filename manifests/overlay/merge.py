@@ -172,7 +172,7 @@ class _Merge:
                 name = _named(item, keys)
                 self._nothing((*over, number), f"there is no {keys.label} '{name}' to remove", name, index.names())
             elif PATCH in item:
-                removed.add(matches[0])
+                removed |= index.equal(matches[0])
             elif matches and matches[0] not in changes and matches[0] not in removed:
                 changes[matches[0]] = number
             else:
@@ -281,6 +281,11 @@ class _Index:
         return bool(shared) and all(
             _comparable(item[name]) == _comparable(known.get(name, values.get(name))) for name in shared
         )
+
+    def equal(self, position: int) -> set[int]:
+        """The positions of all items with the key of this one: a base that has it twice is an error only without the environment."""
+        key = self._key(self._items[position])
+        return {number for number, item in enumerate(self._items) if self._key(item) == key}
 
     def names(self) -> list[str]:
         """The names of all items, for suggestions."""

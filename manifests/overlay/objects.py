@@ -4,12 +4,12 @@ An object is identified by kind and name; an Instance and a Guard by their kind,
 The cost is one look into a table for each document of the base, and a merge for each of the environment.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from manifests.kinds.validate import unknown_kind
 from manifests.overlay.merge import added, merged
-from manifests.problems import Code, Problem, did_you_mean, suggest
+from manifests.problems import Code, Problem, did_you_mean, key_path, suggest
 from manifests.yaml.read import Document
 
 Key = tuple[str, str]
@@ -46,6 +46,7 @@ def overlaid(base: Sequence[Document], overlay: Sequence[Document]) -> tuple[lis
             problems.append(_twice(document, changes[key]))
         else:
             changes[key] = document
+            problems += _without_effect(document) if _removes(document) else ()
     if not changes:
         return [*base, *unidentified], problems
     result: list[Document] = []
@@ -53,11 +54,14 @@ def overlaid(base: Sequence[Document], overlay: Sequence[Document]) -> tuple[lis
     for document in base:
         key = key_of(document.value)
         change = changes.get(key) if key is not None else None
-        if key is None or change is None or key in seen:
+        if key is None or change is None:
             result.append(document)
-            continue
-        seen.add(key)
-        if not _removes(change):
+        elif _removes(change):
+            seen.add(key)  # also a second one of this name
+        elif key in seen:
+            result.append(document)
+        else:
+            seen.add(key)
             both, wrong = merged(document, change)
             problems += wrong
             result.append(both)
@@ -78,6 +82,18 @@ def overlaid(base: Sequence[Document], overlay: Sequence[Document]) -> tuple[lis
 def _removes(document: Document) -> bool:
     """Whether a document of an environment removes its object: its `spec` is null."""
     return isinstance(document.value, dict) and document.value.get("spec", document) is None
+
+
+def _without_effect(document: Document) -> Iterator[Problem]:
+    """The fields beside the name of an object that is removed."""
+    value: Any = document.value
+    paths: list[tuple[str, ...]] = [(name,) for name in value if name not in ("apiVersion", "kind", "metadata", "spec")]
+    paths += [("metadata", name) for name in value["metadata"] if name != "name"]
+    for path in paths:
+        where, shown = document.origin(path, key=True), key_path(path)
+        message = f"{_subject(document)}: {shown}: the object is removed, so this does nothing"
+        hint = "remove this field, or write a spec"
+        yield Problem(where.file, where.line, where.column, Code.BAD_VALUE, shown, message, hint)
 
 
 def _names(documents: Sequence[Document]) -> dict[str, list[str]]:

@@ -129,6 +129,13 @@ def _volume(declared: Declared, scope: Scope, name: str, files: Files, path: Pat
         message = f"{declared.key}: onChange: signal needs a directory: a mount of one file cannot show another one"
         scope.report(declared, (*path, "onChange"), Code.BAD_VALUE, message, "put the file into a directory")
         return None
+    reserved = [file.name for file in taken if file.name.startswith("..")] if files.on_change == "signal" else []
+    if reserved:
+        message = f"{declared.key}: '{files.from_}' has '{reserved[0]}': with onChange: signal, names that begin with '..' are kept for links"
+        scope.report(
+            declared, (*path, "from"), Code.UNUSABLE_FILES, message, "rename the file, or leave it out with items"
+        )
+        return None
     _check_secrets(declared, scope, taken, (*path, "from"), allow_ciphertext=files.allow_ciphertext)
     digest = content_digest(taken)
     scope.file_contents[digest] = FileContents(digest, taken)

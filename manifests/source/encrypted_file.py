@@ -71,6 +71,8 @@ def read_sops(path: str, data: bytes) -> SopsFile:
         )
     values, _ = documents[0]
     services = {address for _, metadata in documents for address in _services(metadata)}
+    if form in (Format.DOTENV, Format.INI):
+        services |= set(_services_of_lines(text))
     return SopsFile(form, values, tuple(sorted(services)))
 
 
@@ -128,7 +130,9 @@ def _split(value: object) -> _Read:
         return {}, None
     metadata = value.get("sops")
     encrypted = isinstance(metadata, dict) and "mac" in metadata
-    return {name: inner for name, inner in value.items() if name != "sops"}, metadata if encrypted else None
+    # SOPS reads JSON without regard to case: what it may take for its metadata counts too.
+    own = {name: inner for name, inner in value.items() if str(name).casefold() == "sops"}
+    return {name: inner for name, inner in value.items() if name not in own}, own if encrypted else None
 
 
 def _yaml(text: str) -> Iterator[_Read]:
@@ -141,10 +145,18 @@ def _yaml(text: str) -> Iterator[_Read]:
 
 def _json(text: str) -> Iterator[_Read]:
     try:
-        value = json.loads(text)
+        value = json.loads(text, object_pairs_hook=_without_repeats)
     except (ValueError, RecursionError):
         return iter(())
     return iter((_split(value),))
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON. Raises Unusable for a name that is there twice: SOPS merges both, and this program would see the last one only."""
+    result = dict(pairs)
+    if len(result) < len(pairs):
+        raise Unusable("an object in it has the same name twice", "remove one of the two")
+    return result
 
 
 _ASSIGNMENT = re.compile(r"\s*([A-Za-z0-9_.-]+)\s*=(.*)")
@@ -180,18 +192,38 @@ _DOCUMENTS = {
     Format.BINARY: _json,
 }
 
-_ADDRESSES = ("vault_address", "vault_url", "vaultUrl")
-"""Fields of the metadata with the address of HashiCorp Vault (`hc_vault`) or of Azure Key Vault (`azure_kv`)."""
+_ADDRESSES = ("vault_address", "vault_url", "vaulturl")
+"""Fields of the metadata with the address of HashiCorp Vault (`hc_vault`) or of Azure Key Vault (`azure_kv`). SOPS reads the names in JSON
+and in flat metadata without regard to case."""
+
+_FLAT_ADDRESS = re.compile(r"__map_(?:vault_address|vault_?url)[^=:\n]*[=:](.*)", re.IGNORECASE)
+"""The same in a line of flat metadata (`hc_vault__list_0__map_vault_address`)."""
 
 
 def _services(metadata: object) -> Iterator[str]:
     """The addresses in metadata, nested or flat (`hc_vault__list_0__map_vault_address`)."""
     if isinstance(metadata, Mapping):
         for name, value in metadata.items():
-            if isinstance(value, str) and str(name).endswith(_ADDRESSES):
-                yield value.strip().strip("\"'").rstrip("/")
+            if isinstance(value, str) and str(name).casefold().endswith(_ADDRESSES):
+                yield _address(value)
             else:
                 yield from _services(value)
     elif isinstance(metadata, list):
         for value in metadata:
             yield from _services(value)
+
+
+def _services_of_lines(text: str) -> Iterator[str]:
+    """The addresses in flat metadata, line by line: where a value begins, and which of two lines counts, SOPS's parsers decide otherwise
+    than Python's. An address that is written in an unusual way is none that local documents allow."""
+    for line in text.split("\n"):
+        for found in _FLAT_ADDRESS.finditer(line):
+            yield _address(found[1])
+
+
+def _address(value: str) -> str:
+    """An address without blanks, quotes and a final slash."""
+    text = value.strip()
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
+        text = text[1:-1]
+    return text.rstrip("/")

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Protocol
 
-from manifests.values.files import FileSet, SetFile
+from manifests.values.files import FileSet, SetFile, is_git_directory
 from manifests.yaml.read import read_file
 
 SET_SIZE = 1 << 20
@@ -116,8 +116,10 @@ def _list(value: object) -> list[Any]:
 
 
 def _valid(path: object) -> Iterator[str]:
-    if isinstance(path, str) and path and not path.startswith("/") and ".." not in path.split("/") and "\0" not in path:
-        yield posixpath.normpath(path)
+    if isinstance(path, str) and path and not path.startswith("/") and "\0" not in path:
+        parts = path.split("/")
+        if ".." not in parts and not is_git_directory(parts):
+            yield posixpath.normpath(path)
 
 
 def covered(name: str, paths: Iterable[str]) -> bool:
@@ -207,7 +209,7 @@ def printable(name: str) -> str:
 
 def is_temporary(name: str) -> bool:
     """Whether a name is that of git's own directory, or of a temporary or backup file of an editor: such files are left out."""
-    return name == ".git" or name.startswith(("#", ".#")) or name.endswith(("~", "#", ".swp", ".tmp"))
+    return is_git_directory((name,)) or name.startswith(("#", ".#")) or name.endswith(("~", "#", ".swp", ".tmp"))
 
 
 @dataclass(slots=True)

@@ -5,6 +5,7 @@ Types for `kinds/pod.py` and `kinds/secret_ref.py`.
 
 import ipaddress
 import re
+import signal
 from collections.abc import Callable
 from typing import Annotated
 
@@ -17,7 +18,10 @@ from manifests.values.image_ref import parse_image
 
 _OBJECT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{1,127}")
 _CAPABILITY = re.compile(r"(?:CAP_)?[A-Z][A-Z_]{1,30}")
-_SIGNAL = re.compile(r"SIG[A-Z][A-Z0-9+-]{1,12}")
+_REAL_TIME = re.compile(r"SIGRTMIN(?:\+(?:1[0-5]|[1-9]))?|SIGRTMAX(?:-(?:1[0-4]|[1-9]))?")
+"""As engines spell them (github.com/moby/sys/signal)."""
+_SIGNALS = frozenset(signal.Signals.__members__)
+_WITHOUT_HANDLER = frozenset({"SIGKILL", "SIGSTOP"})
 _DRIVER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./:-]{0,127}")
 _REFUSED_NETWORKS = {
     "host": (
@@ -61,6 +65,23 @@ def capability(value: str) -> str:
     return _matching(_CAPABILITY, "a capability", hint)(value).removeprefix("CAP_")
 
 
+def signal_name(value: str) -> str:
+    """The name of a signal of Linux."""
+    if value in _SIGNALS or _REAL_TIME.fullmatch(value):
+        return value
+    raise bad_value(
+        f"'{value[:80]}' is not the name of a signal",
+        "write a name of signal(7) in upper case with SIG, such as SIGTERM",
+    )
+
+
+def handled_signal(value: str) -> str:
+    """The name of a signal that a program can handle."""
+    if signal_name(value) in _WITHOUT_HANDLER:
+        raise bad_value(f"no program can handle {value}", "write a signal that the program handles, such as SIGHUP")
+    return value
+
+
 def listen_address(value: str) -> str:
     """An IP address to listen on; it may be loopback or unspecified."""
     try:
@@ -88,11 +109,8 @@ VolumeName = Annotated[
     Shown("volume name"),
 ]
 Capability = Annotated[str, AfterValidator(capability), Shown("capability")]
-SignalName = Annotated[
-    str,
-    AfterValidator(_matching(_SIGNAL, "the name of a signal", "write a name in upper case, such as SIGTERM")),
-    Shown("signal name"),
-]
+SignalName = Annotated[str, AfterValidator(signal_name), Shown("signal name")]
+HandledSignal = Annotated[str, AfterValidator(handled_signal), Shown("signal name")]
 DriverName = Annotated[
     str,
     AfterValidator(_matching(_DRIVER, "the name of a driver", "write a name such as json-file")),

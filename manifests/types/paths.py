@@ -3,6 +3,7 @@
 import posixpath
 
 from manifests.types.errors import bad_value
+from manifests.values.files import is_git_directory
 
 
 def no_nul(value: str) -> str:
@@ -13,9 +14,12 @@ def no_nul(value: str) -> str:
 
 
 def relative_path(value: str) -> str:
-    """A path in normal form that cannot lead out of the tree."""
+    """A path in normal form that cannot lead out of the tree, nor into git's own directory, which may hold the credentials of a checkout."""
     no_nul(value)
-    if not value or value.startswith("/") or ".." in value.split("/"):
+    parts = value.split("/")
+    if is_git_directory(parts):
+        raise bad_value(f"'{value[:80]}' is in git's own directory", "write the path of a file of the repository")
+    if not value or value.startswith("/") or ".." in parts:
         raise bad_value(
             f"'{value[:80]}' is not a path inside the tree",
             "write a path relative to the manifests' directory, without '..'",

@@ -1,8 +1,9 @@
 """Files of the repository that containers get: what was read, what a volume holds, and the digests that name both.
 
-`source/file_sets.py` reads them, `resolve/files.py` makes volumes of them, the file store of the shell keeps those by their digest.
+`source/file_sets.py` reads them, `resolve/repository_files.py` makes volumes of them, the file store of the shell keeps those by their digest.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
@@ -105,3 +106,8 @@ class FileContents:
 
     digest: str
     files: tuple[SetFile, ...]
+
+
+def is_git_directory(parts: Iterable[str]) -> bool:
+    """Whether a path of these names is git's own directory, or in it. On some file systems the case does not count."""
+    return any(part.casefold() == ".git" for part in parts)

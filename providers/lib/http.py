@@ -33,6 +33,9 @@ HEADER = re.compile(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?")
 
 _NEXT_PAGE = re.compile(r';\s*rel="?next"?(?:[\s;,]|$)', re.IGNORECASE)
 
+_NO_CONNECTION = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, UnicodeError, OverflowError)
+"""Errors before anything is sent. The last two come from the standard library for hosts such as `a..b` and for ports beyond 65535."""
+
 SHOWN = 300
 """Characters of the server's own text in a message."""
 
@@ -140,8 +143,8 @@ class API:
         sent = {name: _header(target, name, secret) for name, secret in headers.items()}
         sent |= {"Accept": accept, "Accept-Encoding": "identity"}
         try:
-            status, answer_headers, answer = self._exchange(method, path, sent, None)
-        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
+            status, answer_headers, answer = self._exchange(target, method, path, sent, None)
+        except _NO_CONNECTION as error:
             raise Unreachable(target, f"no connection to {self._url}: {_text(error)}") from None
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
             raise Unreachable(target, f"no usable answer from {self._url}: {_text(error)}") from None
@@ -163,19 +166,19 @@ class API:
         if content is not None:
             sent["Content-Type"] = "application/json"
         try:
-            status, answer_headers, answer = self._exchange(method, path, sent, content)
-        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
+            status, answer_headers, answer = self._exchange(target, method, path, sent, content)
+        except _NO_CONNECTION as error:
             raise Unreachable(target, f"no connection to {self._url}: {_text(error)}") from None
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
             raise self._lost(target, content is not None, _text(error)) from None
         return self._judged(target, content is not None, status, answer_headers, answer)
 
     def _exchange(
-        self, method: str, path: str, headers: Mapping[str, str], content: bytes | None
+        self, target: str, method: str, path: str, headers: Mapping[str, str], content: bytes | None
     ) -> tuple[int, httpx.Headers, bytes]:
         end = self._steady() + WHOLE * self._timeout
         answer = bytearray()
-        with self._session(path).stream(method, self._url + path, headers=headers, content=content) as response:
+        with self._session(target).stream(method, self._url + path, headers=headers, content=content) as response:
             if response.headers.get("Content-Encoding", "identity") != "identity":
                 # A few octets of it may be gigabytes, all made before the first of them can be counted.
                 raise httpx.DecodingError("its answer is compressed, which was not asked for")
@@ -272,7 +275,7 @@ def _header(target: str, name: str, secret: Secret) -> str:
 def _json(answer: bytes) -> object:
     try:
         body: object = json.loads(answer) if answer else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return body
 

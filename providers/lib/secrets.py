@@ -323,6 +323,8 @@ def _text(data: bytes, source: SecretSource, target: str) -> str:
     except UnicodeDecodeError:
         # Not chained: the error would hold the bytes.
         raise _refused(source, target, "is not UTF-8 text", "store it as UTF-8 text") from None
+    if "\0" in text:
+        raise _refused(source, target, "has a NUL character, which no variable or header can hold", "store it as text")
     if not text:
         raise Rejected(target, f"the secret in {source} is empty", "write the secret there", whole=True)
     return text

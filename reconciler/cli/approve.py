@@ -24,8 +24,8 @@ after, under this Guard. It counts for 24h, until it is used. Without a running 
 kept for the next run. Each change has a hash of its own, too.
 
 \b
-Exit codes: 0 nothing waits, or approved; 7 changes wait for an approval, or the hash is for
-other changes than those that wait.
+Exit codes: 0 nothing waits, or approved; 7 changes wait for an approval, or the running process
+has other changes than those with this hash.
 
 \b
 Examples:

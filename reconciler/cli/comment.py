@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from reconciler.cli.options import Options, common_options, usage_error
+from reconciler.cli.view import View
 from reconciler.exits import Exit
 
 MARKER = re.compile(r"<!-- reconcile plan of instance [A-Za-z0-9._-]+ -->")
@@ -26,8 +27,8 @@ are. In a job of GitHub Actions, Gitea or Forgejo, URL and PROJECT come from the
 (GITHUB_SERVER_URL, GITHUB_REPOSITORY).
 
 \b
-Exit codes: 0 the merge request shows the plan, 1 FILE is no plan in Markdown, 6 the forge cannot
-be reached or refuses, 64 invalid command line.
+Exit codes: 0 the merge request shows the plan, 1 FILE cannot be read or is no plan in Markdown,
+6 the forge cannot be reached or refuses, 64 invalid command line.
 
 \b
 Examples:
@@ -77,16 +78,18 @@ def comment(
         }
     )
     if not os.environ.get(token_env):
-        raise usage_error(f"the variable {token_env} has no token", "give the job's token to this step as FORGE_TOKEN")
-    with click.open_file(str(file), "rb") as opened:
-        text = opened.read(LARGEST + 1).decode(errors="replace")
+        raise usage_error(f"the variable {token_env} has no token", f"give the job's token to this step as {token_env}")
+    try:
+        with click.open_file(str(file), "rb") as opened:
+            text = opened.read(LARGEST + 1).decode(errors="replace")
+    except OSError as error:
+        return _no_plan(view, f"{file} cannot be read: {error.strerror or error}")
     marker, _, body = text.partition("\n")
+    if not text:
+        return _no_plan(view, f"{file} is empty: the plan was not made")
     if not MARKER.fullmatch(marker) or len(text) > LARGEST:
-        view.err(
-            f"{view.paint_err.bad('error:')} {file} is no plan in Markdown: its first line is not '<!-- reconcile plan of instance ID -->'",
-            "next step: make it with: reconcile plan PATH --instance DIR --untrusted -o markdown",
-        )
-        return Exit.ERROR
+        what = "its first line is not '<!-- reconcile plan of instance ID -->'"
+        return _no_plan(view, f"{file} is no plan in Markdown: {what}")
     clock = SystemClock()
     with on_resolve(SECRETS.add):
         client = connect(settings, time.monotonic_ns, lambda: clock.now().wall / SECOND)
@@ -100,6 +103,16 @@ def comment(
     else:
         view.out(f"{said}{f': {put.url}' if put.url else ''}")
     return Exit.OK
+
+
+def _no_plan(view: View, cause: str) -> Exit:
+    """Report that FILE has no plan."""
+    next_step = "make it with: reconcile plan PATH --instance DIR --untrusted -o markdown"
+    if view.json:
+        view.document({"exit_code": int(Exit.ERROR), "message": cause, "next_step": next_step})
+    else:
+        view.err(f"{view.paint_err.bad('error:')} {cause}", f"next step: {next_step}")
+    return Exit.ERROR
 
 
 def _settings(raw: dict[str, Any]) -> Any:

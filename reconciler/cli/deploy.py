@@ -31,7 +31,7 @@ from reconciler.cli.render.times import short
 from reconciler.deployments.edit import ImageChange, NoSuchImage, NoSuchWorkload, When, edited
 from reconciler.deployments.writer import Outcome, Writer
 from reconciler.exits import Exit
-from reconciler.git.errors import GitError
+from reconciler.git.errors import GitError, Unread
 from reconciler.shell.clock import SystemClock
 from reconciler.shell.secrets import SECRETS
 from reconciler.tree import Location
@@ -59,8 +59,8 @@ work tree, commit and push the change.
 \b
 Exit codes: 0 written or already up to date, 1 the source cannot be written now, 3 the
 manifests would be invalid, 7 edit the file by hand, or apply the printed patch, 8 the source
-cannot be read, 64 no such workload or container. With any other code than 0 nothing is
-changed.
+cannot be read or is refused, 64 no such workload or container. With any other code than 0
+nothing is changed.
 
 \b
 Examples:
@@ -123,11 +123,11 @@ def deploy(  # one parameter per argument and option of the command line
         if error.of_source:
             raise
         problems = [line for problem in error.problems if not problem.is_warning for line in problem.lines()]
-        return _failed(options, Exit.INVALID, problems, "the file is unchanged")
+        return _failed(options, Exit.INVALID, problems, "correct it; the file is unchanged")
     except ProviderError as error:
         return _failed(options, Exit.ERROR, [error.cause], error.next_step)
     except GitError as error:
-        return _failed(options, Exit.ERROR, [error.cause], error.hint)
+        return _failed(options, Exit.SOURCE if isinstance(error, Unread) else Exit.ERROR, [error.cause], error.hint)
     return _report(options, key, written, image)
 
 
@@ -295,13 +295,13 @@ def _failed(options: Options, code: Exit, cause: Sequence[str], next_step: str) 
     view = options.view
     first, *more = cause
     if view.json:
-        message = "\n".join(cause) + f"; {next_step}"
+        message = "\n".join(cause) + (f"; next step: {next_step}" if next_step else "")
         view.document(
             {"exit_code": int(code), "success": False, "message": message, "revision": None, "activation_time": None}
         )
         return code
     view.err(f"{view.paint_err.bad('error:')} {first}", *more)
     if next_step:
-        view.err(next_step)
+        view.err(f"next step: {next_step}")
     view.err(f"result: {code.sentence} (exit {int(code)})")
     return code

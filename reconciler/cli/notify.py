@@ -62,12 +62,14 @@ def notify(what: str, path: "Given | None", channel: str, **raw: Any) -> Exit:
     with on_resolve(SECRETS.add):
         for tested in attach.test(chosen, desired.instance.id, SystemClock()):
             cause = clean(tested.cause)
+            hint = f"check the address of {tested.channel.name} in spec.notifications, and that its server runs"
+            next_step = (tested.next_step or hint) if cause else ""
             rows.append(
                 {
                     "channel": tested.channel.name,
                     "sent": not cause,
                     "cause": cause or None,
-                    "next_step": tested.next_step or None,
+                    "next_step": next_step or None,
                 }
             )
             if view.json:
@@ -76,8 +78,7 @@ def notify(what: str, path: "Given | None", channel: str, **raw: Any) -> Exit:
                 view.out(f"{view.paint.good('sent')}: channel {tested.channel.name} took the test notice")
                 continue
             view.out(f"{view.paint.bad('not sent')}: channel {tested.channel.name}: {cause}")
-            if tested.next_step:
-                view.out(f"    next step: {tested.next_step}")
+            view.out(f"    next step: {next_step}")
     failed = sum(not row["sent"] for row in rows)
     code = Exit.ERROR if failed else Exit.OK
     if view.json:

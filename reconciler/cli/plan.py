@@ -1,6 +1,7 @@
 """`reconcile plan PATH`: shows the steps of a run, in order and with their causes, and changes nothing."""
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -192,8 +193,8 @@ def show_plan(
 
 def command_line(path: "Given | None", options: Options, *more: str) -> str:
     """The command that shows this plan whole, for a comment that has no room for it."""
-    words = ["reconcile plan", "" if path is None else str(path)]
-    words += [f"--instance {options.instance}" if options.instance is not None else ""]
+    words = ["reconcile plan", "" if path is None else quote(str(path))]
+    words += [f"--instance {quote(str(options.instance))}" if options.instance is not None else ""]
     words += [f"--env {options.env}" if options.env is not None else "", *more]
     return " ".join(word for word in words if word)
 

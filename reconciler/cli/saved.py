@@ -57,7 +57,9 @@ def save_plan(path: "Given", options: Options, out: Path, expires: int | None, *
     if options.markdown:
         options.view.markdown(plan_markdown(made, code, command_line(path, options)))
         return code
-    lines = [*approves_lines(made.plan), *([] if saved is None else [saved_line(out, saved, made.now.wall)])]
+    lines = approves_lines(made.plan)
+    if saved is not None:
+        lines.append(saved_line(out, saved, made.now.wall, command_line(path, options)))
     *shown, last = plan_lines(made, code, options.view.paint)
     options.view.out(*shown, *lines, last)
     return code

@@ -18,6 +18,7 @@ from reconciler.cli.options import (
     instance_option,
     intent_options,
     state_option,
+    usage_error,
 )
 from reconciler.cli.render.times import ago
 from reconciler.cli.view import masked
@@ -90,6 +91,10 @@ def snapshot(path: "Given | None", out: Path, key: Path | None, expires: int, in
     from reconciler.snapshots.signature import file_of  # noqa: PLC0415
 
     options = Options.of(raw)
+    if expires == 0:
+        raise usage_error("a snapshot that expires after 0s can never be used", "write --expires 1h, or leave it out")
+    if not out.absolute().parent.is_dir():
+        raise usage_error(f"{out}: there is no directory {out.parent}", "make it, or choose another file")
     place, stored = chosen(path, options, instance_id)
     taken = run.take_snapshot(options, run.intent(place.path, options), expires, place, stored)
     write_durable(Path(os.path.abspath(out)), file_of(masked(write(taken)), key))

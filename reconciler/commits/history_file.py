@@ -6,7 +6,7 @@ written only when something changed. It may be lost: then the next decision begi
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from reconciler.core.notices.history import KEPT, Fate, Row
 from reconciler.shell.store.directory import explain, write_durable
@@ -18,25 +18,32 @@ LARGEST = 4 * 1024 * 1024
 """Bytes: a larger file was not written by this program."""
 
 
-def load(state: Path) -> tuple[Row, ...]:
-    """The history in a state directory, the oldest first; empty where there is none, and where it is damaged. Raises StoreError."""
+class History(NamedTuple):
+    """What became of each commit, the oldest first, and which one was in force then; empty for none."""
+
+    rows: tuple[Row, ...] = ()
+    in_force: str = ""
+
+
+def load(state: Path) -> History:
+    """The history in a state directory; empty where there is none, and where it is damaged. Raises StoreError."""
     path = state / FILE
     try:
         raw = json.loads(read_private(path, LARGEST))
         if raw["format"] != FORMAT:
-            return ()
-        return tuple(_row(row) for row in raw["commits"][-KEPT:])
+            return History()
+        return History(tuple(_row(row) for row in raw["commits"][-KEPT:]), str(raw.get("in_force") or ""))
     except FileNotFoundError:
-        return ()
+        return History()
     except OSError as error:
         raise explain(path, error) from error
-    except (ValueError, TypeError, LookupError, RecursionError):
-        return ()
+    except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError):
+        return History()
 
 
-def save(state: Path, rows: tuple[Row, ...]) -> None:
+def save(state: Path, history: History) -> None:
     """Replace the history. Raises StoreError."""
-    body = {"format": FORMAT, "commits": [row._asdict() for row in rows]}
+    body = {"format": FORMAT, "in_force": history.in_force, "commits": [row._asdict() for row in history.rows]}
     write_durable(state / FILE, (json.dumps(body) + "\n").encode())
 
 

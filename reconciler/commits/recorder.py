@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Protocol
 
 from reconciler.commits import history_file
+from reconciler.commits.history_file import History
 from reconciler.core.decision import Decision
 from reconciler.core.model.instant import Now
 from reconciler.core.notices import history
-from reconciler.core.notices.history import OPEN, Refusal, Row, Source
+from reconciler.core.notices.history import OPEN, Refusal, Source
 from reconciler.core.notices.symptoms import symptoms
 from reconciler.core.status.objects import Condition
 from reconciler.forge.protocol import COMMIT
@@ -51,7 +52,7 @@ class Recorder:
     ) -> None:
         self._inner, self._state, self._clock, self._refused, self._note = inner, state, clock, refused, note
         self._tick: Tick | None = None
-        self._rows: tuple[Row, ...] | None = None
+        self._history: History | None = None
         self._reviews: dict[str, str] = {}
         self._known: tuple[Tick, SourceRecord | None, str] | None = None
         self._problem = ""
@@ -112,45 +113,47 @@ class Recorder:
         if tick is None:
             return
         record, refused = source_record.load(self._state), self._refused()
-        if self._rows is None:
-            self._rows = self._load()
+        if self._history is None:
+            self._history = self._load()
         if self._known != (tick, record, refused):
             # A settled commit costs nothing at ticks that change nothing about it.
             self._known = (tick, record, refused)
             self._follow(tick, record, refused)
         for commit, review in list(self._reviews.items()):
-            rows = history.reviewed(self._rows, commit, review)
+            rows = history.reviewed(self._history.rows, commit, review)
             if any(row.commit == commit for row in rows):
                 del self._reviews[commit]
-                self._keep(rows)
+                self._keep(self._history._replace(rows=rows))
         if self._problem:
-            self._keep(self._rows, again=True)
+            self._keep(self._history, again=True)
 
     def _follow(self, tick: Tick, record: SourceRecord | None, refused: str) -> None:
-        assert self._rows is not None  # noqa: S101  (loaded by the caller)
-        source = _source(tick, record, refused)
-        by_commit = {row.commit: row for row in self._rows}
-        others = {row.commit for row in self._rows if row.fate in OPEN} - {source.in_force}
+        assert self._history is not None  # noqa: S101  (loaded by the caller)
+        source, rows = _source(tick, record, refused), self._history.rows
+        source = source._replace(returned=self._history.in_force not in ("", source.in_force))
+        by_commit = {row.commit: row for row in rows}
+        others = {row.commit for row in rows if row.fate in OPEN} - {source.in_force}
         settled = source.in_force in by_commit and by_commit[source.in_force].fate not in OPEN
-        quiet = settled and not others and source.refusal is None and not source.waiting
+        quiet = settled and not source.returned and not others and source.refusal is None and not source.waiting
         if quiet and source.seen in ("", source.in_force, *by_commit) and not _fails(tick.decision):
             return
         found = symptoms(tick.decision, tick.desired)
-        self._keep(history.follow(self._rows, source, tick.decision, found, self._clock.now().wall))
+        rows = history.follow(rows, source, tick.decision, found, self._clock.now().wall)
+        self._keep(History(rows, source.in_force or self._history.in_force))
 
-    def _load(self) -> tuple[Row, ...]:
+    def _load(self) -> History:
         try:
             return history_file.load(self._state)
         except StoreError as error:
             self._note(f"the history of commits cannot be read, and begins again: {error}")
-            return ()
+            return History()
 
-    def _keep(self, rows: tuple[Row, ...], *, again: bool = False) -> None:
-        if rows == self._rows and not again:
+    def _keep(self, known: History, *, again: bool = False) -> None:
+        if known == self._history and not again:
             return
-        self._rows = rows
+        self._history = known
         try:
-            history_file.save(self._state, rows)
+            history_file.save(self._state, known)
         except StoreError as error:
             if str(error) != self._problem:
                 self._note(f"the history of commits cannot be written, so reconcile wait does not see it: {error}")

@@ -69,7 +69,7 @@ class Answer(NamedTuple):
 
 def of_state(state: Path, commit: str, wall: int) -> Answer:
     """What the history in a state directory says of a commit at a wall-clock instant (ns). Raises StoreError."""
-    rows = history_file.load(state)
+    rows = history_file.load(state).rows
     newest = rows[-1].commit if rows else ""
     row = next((row for row in rows if row.commit == commit), None)
     if row is None:

@@ -184,8 +184,10 @@ def _pass(desired: Desired, observed: Observed, now: Now, before: Ledger, last: 
         unread = set() if held_back else {commits.wait(observed.waiting)}
     waits = {wait for stage in stages for wait in stage.waits} | set(restart_requests.waits(snap, ledger)) | unread
     ledger = _forget(out.ledger, out.ids) if fault is None else out.ledger
-    due_steps = tuple(sorted(why.of_steps(out.steps, missing.wants, why.Movement(snap.desired, ledger)), key=_order))
-    drifted = listing.find(snap, missing.wants, missing.watch, weights, names, holds, ledger)
+    outside = listing.outside(snap, ledger, weights, names)
+    explained = why.of_steps(out.steps, missing.wants, why.Movement(snap.desired, ledger), outside)
+    due_steps = tuple(sorted(explained, key=_order))
+    drifted = listing.find(missing.wants, missing.watch, weights, names, holds, outside)
     ledger = applied.settle(snap, ledger, missing.wants, weights, names)
     # Compared with the ledger before all passes too: a grant that ends as soon as it is given would be given again and again.
     moved = all(ledger.grants != past.grants or ledger.rollouts != past.rollouts for past in (observed.ledger, before))

@@ -119,7 +119,8 @@ def _overdue(group: Group, belief: Belief, grants: Mapping[str, Grant], now: Now
     obj, current = memory.replica_of(group.workload.key, mark.ordinal), group.current.get(mark.ordinal) is belief
     if at > now.steady:
         message = f"{fact.name} pushed draining; it is replaced if it does not exit before push.drainDeadline"
-        out.waits.append(Wait(obj, Waiting.DRAIN, message, at, container=fact.id))
+        # An exit that is under way says itself what asked for it.
+        out.waits.append(Wait(obj, Waiting.DRAIN, message, at, container=fact.id, unasked=fact.id not in grants))
         return False
     seconds = group.workload.push.drain_deadline // SECOND
     message = f"it pushed draining and still runs after push.drainDeadline ({seconds}s)"
@@ -236,7 +237,7 @@ def _current(
             message = (
                 f"{fact.name} reports that it is draining; it is not restarted for its health before the drain ends"
             )
-            out.waits.append(Wait(name, Waiting.DRAIN, message, drains_until, container=fact.id))
+            out.waits.append(Wait(name, Waiting.DRAIN, message, drains_until, container=fact.id, unasked=True))
         else:
             _unhealthy(group, ordinal, belief, ledger, out)
         return
@@ -425,7 +426,8 @@ def _why_surplus(snap: Snapshot, group: Group, fact: ContainerFact, mark: Mark) 
     workload = group.workload
     node = snap.roster.placed.get(memory.replica_of(workload.key, mark.ordinal))
     if mark.ordinal >= workload.replicas or node is None or node == fact.node:
-        return Kind.RETIRE, Reason.SURPLUS, f"the manifest wants {workload.replicas} replicas"
+        plural = "" if workload.replicas == 1 else "s"
+        return Kind.RETIRE, Reason.SURPLUS, f"the manifest wants {workload.replicas} replica{plural}"
     message = f"the replica belongs to {node}"
     if fact.node not in workload.nodes:
         message = f"spec.nodes does not name {fact.node}, so the replica moves to {node}"

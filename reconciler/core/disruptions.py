@@ -4,6 +4,7 @@ Called by `decide` only, after the gates.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import NamedTuple
 
 from manifests.values.desired import SECOND, Workload
@@ -169,7 +170,7 @@ def carry_on(snap: Snapshot, weights: Weights, names: Names, out: Outbox) -> Non
             for place in progress.cut:
                 out.put(steps.cut(grant, fact, place))
         if progress.wait is not None:
-            out.waits.append(progress.wait)
+            out.waits.append(replace(progress.wait, unasked=not movement.asked_for(grant.cause, grant.object)))
         if progress.hold is not None:
             out.holds.append(progress.hold)
         if progress.grant is None or fact is None:
@@ -177,7 +178,8 @@ def carry_on(snap: Snapshot, weights: Weights, names: Names, out: Outbox) -> Non
         quiet_until = _quieten(progress, progress.grant, fact, drain.longest, out)
         if quiet_until:
             message = f"the runtime has not switched off the restart policy of {fact.name} yet"
-            out.waits.append(Wait(grant.object, Waiting.DRAIN, message, quiet_until))
+            unasked = not movement.asked_for(grant.cause, grant.object)
+            out.waits.append(Wait(grant.object, Waiting.DRAIN, message, quiet_until, unasked=unasked))
             out.put(steps.quieten(progress.grant, fact))
             continue
         if progress.start:
@@ -187,7 +189,7 @@ def carry_on(snap: Snapshot, weights: Weights, names: Names, out: Outbox) -> Non
             continue
         act = Act.STOP if progress.stop else Act.REMOVE
         held = HeldAction(act, (fact.id,))
-        heals = progress.stop and movement.why(grant.cause, grant.object) is Why.DRIFT
+        heals = progress.stop and movement.why(grant.cause, grant.object) is not Why.CHANGE
         subject = Subject(key, grant.object, fact.node, heals=heals)
         holds = suspensions.suspended(desired, out.ledger, subject, act.value, now, held)
         if holds and not desired.destroy:

@@ -385,7 +385,7 @@ class _Gate:
         if self.desired.destroy:
             return []
         workload, key = want.workload, want.object.rpartition("/")[0]
-        heals = want.why is Why.DRIFT and workload is not None
+        heals = want.why is not Why.CHANGE and workload is not None
         subject = Subject(key, want.object, want.node, workload is not None and workload.suspend, heals)
         holds = suspensions.suspended(self.desired, self.counters.ledger, subject, want.id, self.now, want.held)
         held = self.held(want) if self.desired.guard.windows else None

@@ -5,7 +5,7 @@ else with what the runtime shows. Everything else is compared with the manifests
 carried out by `shell/report/origins`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from manifests.problems import NOWHERE, Where
 from manifests.values.desired import Desired, OnSecretChange, Workload
@@ -102,31 +102,46 @@ def of_workload(ledger: Ledger, group: Group, earlier: object) -> Changed | None
     elif workload.replicas:
         fields = template_changes.given(declared)
     fields += setting_changes.changes(was, workload)
-    fields += tuple(_secrets(group))
+    fields += tuple(_secrets(group, {field.field for field in fields}))
     if not fields and found is None:
         return None
     where = "" if workload.where == NOWHERE else str(workload.where)
     return Changed(workload.key, before, declared.revision, fields, basis, where)
 
 
-def _secrets(group: Group) -> Iterator[FieldChange]:
-    """Secrets with another value than running containers have, found by their salted digests."""
-    wanted = group.workload.template.revision
-    facts = [belief.fact for belief in group.members()]
+def _secrets(group: Group, known: Collection[str]) -> Iterator[FieldChange]:
+    """Secrets with another value than running containers have, found by their salted digests. `known`: fields that are listed already.
+
+    A container of an earlier revision counts too, where the manifests still give the variable: its successor gets the other value.
+    """
+    template, wanted = group.workload.template, group.workload.template.revision
+    given = {
+        f"{container.name}/{variable}"
+        for container in (template.container, *template.sidecars)
+        for variable, *_ in container.engine.secret_env
+    }
     stale = {
-        name for fact in facts if fact.mark is not None and fact.mark.revision == wanted for name in fact.stale_secrets
+        name
+        for belief in group.members()
+        if belief.fact.mark is not None
+        for name in belief.fact.stale_secrets
+        if belief.fact.mark.revision == wanted or name in given
     }
     restarts = group.workload.on_secret_change is OnSecretChange.RESTART
     for name in sorted(stale):
         container, _, variable = name.rpartition("/")
-        field = f"containers[{container or group.workload.template.container.name}].env[{variable}]"
-        yield FieldChange(field, SECRET, f"another {SECRET}", Effect.NEW_CONTAINER if restarts else Effect.NO_CONTAINER)
+        field = f"containers[{container or template.container.name}].env[{variable}]"
+        if field not in known:
+            yield FieldChange(
+                field, SECRET, f"another {SECRET}", Effect.NEW_CONTAINER if restarts else Effect.NO_CONTAINER
+            )
 
 
 def fields_of(
     step: Step, changed: Mapping[str, Changed], status: Status, observed: Observed
 ) -> tuple[FieldChange, ...]:
-    """The fields of the manifests for whose change a step is taken; of a change in place those that differ in the container.
+    """The fields of the manifests for whose change a step is taken; of a change in place those that differ in the container, and those of
+    the volumes whose files it gets.
 
     Args:
         changed: what the manifests change, by the key of the document.
@@ -135,10 +150,13 @@ def fields_of(
     action = step.action
     row = changed.get(document_key(step.object))
     if isinstance(action, UpdateContainer):
+        files = tuple(f"volumes[{volume}].files." for volume, *_ in action.files)
+        of_files = tuple(field for field in row.fields if field.field.startswith(files)) if row is not None else ()
         group, fact = status.roster.groups.get(document_key(step.object)), _fact(observed, action)
         if group is None or fact is None:
-            return ()
-        return tuple(runtime_changes.live_changes(fact.live, action.live, group.workload.template.container.name))
+            return of_files
+        main = group.workload.template.container.name
+        return (*runtime_changes.live_changes(fact.live, action.live, main), *of_files)
     if row is None:
         return ()
     if isinstance(action, SetWeight):

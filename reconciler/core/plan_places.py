@@ -22,7 +22,7 @@ class Places(Protocol):
 def placed(plan: Plan, desired: Desired, places: Places) -> Plan:
     """The plan with the places of its fields."""
     documents = plan_changes.places(desired)
-    found = of_choices(desired)
+    found = beside(desired)
 
     def at(key: str, fields: tuple[FieldChange, ...]) -> tuple[FieldChange, ...]:
         return fields_at(documents, places, key, fields, found)
@@ -37,6 +37,11 @@ def placed(plan: Plan, desired: Desired, places: Places) -> Plan:
     )
 
 
+def beside(desired: Desired) -> dict[tuple[str, str], str]:
+    """The places of fields whose value stands elsewhere than in the manifest of their object, by object and field."""
+    return of_variables(desired) | of_choices(desired)
+
+
 def of_choices(desired: Desired) -> dict[tuple[str, str], str]:
     """What stands in the place of a file and line for the images that policies chose, by object and field."""
     return {
@@ -44,6 +49,15 @@ def of_choices(desired: Desired) -> dict[tuple[str, str], str]:
         for workload in desired.workloads
         for choice in workload.image_choices
         if choice.image
+    }
+
+
+def of_variables(desired: Desired) -> dict[tuple[str, str], str]:
+    """The places of the variables of every `envFile`, by the key of the workload and the name of the field."""
+    return {
+        (workload.key, f"containers[{container}].env[{name}]"): f"{place}:1"
+        for workload in desired.workloads
+        for container, name, place in workload.env_origins
     }
 
 

@@ -62,6 +62,7 @@ class Edited(NamedTuple):
         images: the images that differ.
         desired: the manifests with the edit. warnings: about them.
         names: for each change its file and the name of its container.
+        left: changes that were not made, because the manifests have another image than the expected one.
     """
 
     files: Mapping[str, tuple[bytes, bytes]]
@@ -69,6 +70,7 @@ class Edited(NamedTuple):
     desired: Desired
     warnings: tuple[Problem, ...]
     names: tuple[tuple[str, str], ...]
+    left: tuple[ImageChange, ...] = ()
 
 
 class NoSuchImage(Exception):
@@ -102,7 +104,7 @@ def edited(sources: Sources, changes: Sequence[ImageChange]) -> Edited:
     desired, warnings = tree.resolve_with_warnings(sources)
     before = {file.name: file.data for file in sources.tree.files}
     after = dict(before)
-    images, names = [], []
+    images, names, left = [], [], []
     for change in changes:
         workload = next((known for known in desired.workloads if known.key == change.key), None)
         if workload is None:
@@ -115,6 +117,7 @@ def edited(sources: Sources, changes: Sequence[ImageChange]) -> Edited:
         index, old = _image(document, container, workload)
         names.append((name, container))
         if change.expected and old not in {change.expected, change.image}:
+            left.append(change)
             continue
         wanted: list[Change] = [Put((*_CONTAINERS, index, "image"), change.image), *_times(document, change.when)]
         after[name] = edit(name, after[name], "Workload", workload.name, wanted)
@@ -125,7 +128,7 @@ def edited(sources: Sources, changes: Sequence[ImageChange]) -> Edited:
         contents = {name: data for name, (_, data) in files.items()}
         desired, warnings = tree.resolve_with_warnings(replace(sources, tree=with_contents(sources.tree, contents)))
         _check_reached(desired, images)
-    return Edited(files, tuple(images), desired, warnings, tuple(names))
+    return Edited(files, tuple(images), desired, warnings, tuple(names), tuple(left))
 
 
 def _containers(workload: Workload) -> tuple[Container, ...]:

@@ -42,12 +42,20 @@ class Client(Protocol):
 
 
 class Asked(NamedTuple):
-    """What one pass found: what is remembered of containers by `KEY CONTAINER`, changes to write, why, and seconds until the next pass."""
+    """What one pass found.
+
+    Attributes:
+        followed: what is remembered of containers, by `KEY CONTAINER`.
+        changes: to write. why: the reasons.
+        pause: seconds until the next pass.
+        proposed: changes that were written before and are not in force yet.
+    """
 
     followed: Mapping[str, Followed]
     changes: tuple[ImageChange, ...]
     why: str
     pause: float
+    proposed: tuple[ImageChange, ...] = ()
 
 
 class Policies:
@@ -87,10 +95,13 @@ class Policies:
         now = self._steady()
         gathered = self._gathering is not None and now >= self._gathering
         seen: dict[str, Followed] = {}
-        changes, reasons = [], []
+        changes, reasons, proposed = [], [], []
         for name, (key, policy) in sorted(policies.items()):
             before = followed.get(name, Followed())
             seen[name] = _seen(before, policy.image)
+            if seen[name].chosen not in {"", policy.image, *seen[name].taken_back}:
+                earlier = ImageChange(key, policy.container, seen[name].chosen, expected=policy.image)
+                proposed.append(earlier)
             if not gathered and now < self._due.get(name, 0.0):
                 continue
             self._due[name] = now + self._interval(name, policy)
@@ -103,7 +114,9 @@ class Policies:
         if gathered:
             self._gathering = None
         ready = tuple(changes) if gathered else ()
-        return Asked(seen, ready, "; ".join(reasons) if ready else "", self._pause())
+        replaced = {(change.key, change.container) for change in ready}
+        kept = tuple(earlier for earlier in proposed if (earlier.key, earlier.container) not in replaced)
+        return Asked(seen, ready, "; ".join(reasons) if ready else "", self._pause(), kept)
 
     def written(self, before: Followed | None, change: ImageChange) -> Followed:
         """What is remembered of a container once its image was written: it is not written again."""

@@ -15,9 +15,12 @@ from typing import Any
 from reconciler.shell.store.directory import StoreError, open_private, write_durable
 
 FILE = "deployments.json"
-LARGEST = 16 * 1024 * 1024
+LARGEST = 64 * 1024 * 1024
 KEPT = 256
-"""Deployments that are remembered; the oldest ones that are over are forgotten first."""
+"""Deployments that are remembered. The oldest ones that are over are forgotten; one that waits never is."""
+
+PATCH_LENGTH = 32 * 1024
+"""Characters of a patch that is remembered: KEPT of them stay far below LARGEST, also where each is escaped."""
 
 IMAGES = 64
 """Images that are remembered for one container."""
@@ -35,6 +38,8 @@ class State(StrEnum):
     """The manifests would be invalid, or cannot be edited."""
     FAILED = "failed"
     """The source could not be written for too long."""
+    SUPERSEDED = "superseded"
+    """A newer deployment of the container was accepted before it was written."""
 
     @property
     def over(self) -> bool:
@@ -84,11 +89,20 @@ class Remembered:
         if any(known.id == deployment.id for known in self.deployments):
             changed = tuple(deployment if known.id == deployment.id else known for known in self.deployments)
             return replace(self, deployments=changed)
-        kept = list(self.deployments)
-        while len(kept) >= KEPT:
-            over = next((known for known in kept if known.state.over), kept[0])
-            kept.remove(over)
+        over = [known.id for known in self.deployments if known.state.over]
+        gone = set(over[: max(0, len(self.deployments) + 1 - KEPT)])
+        kept = (known for known in self.deployments if known.id not in gone)
         return replace(self, deployments=(*kept, deployment))
+
+    def newer(self, deployment: Deployment) -> Deployment | None:
+        """The newest one of the same container after this one, of those that were not refused and did not fail."""
+        for known in reversed(self.deployments):
+            if known.id == deployment.id:
+                return None
+            same = (known.workload, known.container) == (deployment.workload, deployment.container)
+            if same and known.state not in {State.REFUSED, State.FAILED}:
+                return known
+        return None
 
     def with_followed(self, name: str, followed: Followed) -> "Remembered":
         """With this of one container."""
@@ -126,9 +140,7 @@ class RecordFile:
 
 
 def _from_json(document: Any) -> Remembered:
-    deployments = tuple(
-        Deployment(**{**known, "state": State(known["state"])}) for known in document["deployments"][-KEPT:]
-    )
+    deployments = tuple(Deployment(**{**known, "state": State(known["state"])}) for known in document["deployments"])
     followed = {
         str(name): Followed(
             tuple(map(str, known["written"])), str(known["chosen"]), tuple(map(str, known["taken_back"]))

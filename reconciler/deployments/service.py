@@ -2,6 +2,7 @@
 
 The listener (`reconciler/web/deployments.py`) submits deployments; the loop hands over each tick, which has the manifests in force. Neither ever
 waits for the thread. A deployment that cannot be written now is tried again until GIVE_UP; a policy is asked again at its next interval.
+Of the deployments of one container the newest counts: an older one that waits is superseded, so that its later try cannot bring its image back.
 """
 
 import hmac
@@ -23,9 +24,9 @@ from reconciler.core.image_choices import Judgement
 from reconciler.deployments.choices import Choices
 from reconciler.deployments.edit import ImageChange, NoSuchImage
 from reconciler.deployments.policies import Policies
-from reconciler.deployments.records import Deployment, RecordFile, State
+from reconciler.deployments.records import PATCH_LENGTH, Deployment, RecordFile, State
 from reconciler.deployments.writer import Outcome, Written
-from reconciler.git.errors import GitError, Unusable
+from reconciler.git.errors import GitError, Unread, Unusable
 from reconciler.shell.secrets import SECRETS
 from reconciler.shell.store.audit import Event
 
@@ -40,7 +41,7 @@ GIVE_UP = 3_600.0
 TOKEN_LENGTH = 16
 """The least characters of a token."""
 
-Write = Callable[[Sequence[ImageChange], str, str, str], Written]
+Write = Callable[[Sequence[ImageChange], str, str, str, Sequence[ImageChange]], Written]
 """Writes changes; see `Writer.write`."""
 
 
@@ -84,8 +85,10 @@ class Deployments:
         self._write, self._file, self._links, self._wall, self._policies = write, file, links, wall, policies
         self._remembered = file.load()
         self._desired: Desired | None = None
+        self._looked_at: Desired | None = None  # the manifests whose policies were followed last
         self._changed = threading.Condition()
         self._stopped = False
+        self._writing = ""  # the id of the deployment that is being written
         self._thread: threading.Thread | None = None
         self._retry: dict[str, tuple[float, float]] = {
             deployment.id: (0.0, FIRST_RETRY)
@@ -132,12 +135,21 @@ class Deployments:
                 secrets.token_hex(8), name, deployer.container, image, reason, key, int(self._wall())
             )
             remembered = self._remembered.with_deployment(deployment)
+            superseded = [
+                _superseded(known, deployment)
+                for known in remembered.deployments
+                if not known.state.over and known.id != self._writing and remembered.newer(known) == deployment
+            ]
+            for known in superseded:
+                remembered = remembered.with_deployment(known)
             self._file.save(remembered)
             self._remembered = remembered
             self._retry[deployment.id] = (0.0, FIRST_RETRY)
             self._start()
             self._changed.notify_all()
         self._event(deployment, "accepted", f"deployment {deployment.id} of {image} is accepted")
+        for known in superseded:
+            self._ended(known)
         return deployment
 
     def get(self, deployer: Deployer, id_: str) -> Deployment | None:
@@ -195,38 +207,59 @@ class Deployments:
 
     def _work(self) -> None:
         while not self._stopped:
+            failed, pause = False, LONGEST_RETRY
             try:
                 pause = self._step()
             except Exception:
                 log.exception("deployments failed; they are tried again")
-                pause = LONGEST_RETRY
+                failed = True
             with self._changed:
-                if not self._stopped and not self._due():
+                news = self._due() or self._looked_at is not self._desired  # came while the thread worked
+                if not self._stopped and (failed or not news):
                     self._changed.wait(pause)
 
     def _due(self) -> bool:
-        return any(at <= monotonic() for at, _ in self._retry.values())
+        return any(at <= monotonic() for at, _ in list(self._retry.values()))
 
     def _step(self) -> float:
         """Write what is due. Returns the seconds until something is."""
         for id_, (at, _) in sorted(self._retry.items(), key=lambda item: item[1]):
             if at <= monotonic() and not self._stopped:
                 self._deploy(id_)
-        pauses = [at - monotonic() for at, _ in self._retry.values()]
-        desired = self._desired
+        pauses = [at - monotonic() for at, _ in list(self._retry.values())]
+        desired = self._looked_at = self._desired
         if desired is not None and not self._stopped:
             pauses.append(self._follow(desired))
         return max(0.05, min([*pauses, LONGEST_RETRY]))
 
     def _deploy(self, id_: str) -> None:
-        deployment = next((known for known in self._remembered.deployments if known.id == id_), None)
-        if deployment is None or deployment.state.over:
-            self._retry.pop(id_, None)
-            return
+        """Write a deployment, unless it is over, too old, or a newer one counts."""
+        with self._changed:
+            deployment = next((known for known in self._remembered.deployments if known.id == id_), None)
+            if deployment is None or deployment.state.over:
+                self._retry.pop(id_, None)
+                return
+            newer = self._remembered.newer(deployment)
+            self._writing = id_ if newer is None else ""
+        if newer is not None:
+            self._over(_superseded(deployment, newer))
+        elif self._wall() - deployment.at >= GIVE_UP:
+            self._give_up(deployment, deployment.message or "it could not be written in time")
+        else:
+            try:
+                self._try(deployment)
+            except Exception as error:  # a fault in one deployment must not hold the others
+                log.exception("deployment %s failed", id_)
+                self._again(deployment, f"unexpected {type(error).__name__}, report this as a bug")
+            finally:
+                self._writing = ""
+
+    def _try(self, deployment: Deployment) -> None:
+        id_ = deployment.id
         change = ImageChange(deployment.workload, deployment.container, deployment.image)
         who = f"deployment {id_}, token of {deployment.workload}"
         try:
-            written = self._write([change], deployment.reason, who, "")
+            written = self._write([change], deployment.reason, who, "", ())
         except ManifestErrors as error:
             if error.of_source:
                 self._again(deployment, _first(error))
@@ -236,11 +269,12 @@ class Deployments:
         except (Refused, NoSuchImage) as error:
             self._over(replace(deployment, state=State.REFUSED, message=error.cause, next_step=error.next_step))
             return
-        except Unusable as error:
-            self._over(replace(deployment, state=State.REFUSED, message=error.cause, next_step=error.hint))
-            return
         except GitError as error:
-            self._again(deployment, str(error))
+            problem = error.problem if isinstance(error, Unread) else error
+            if isinstance(problem, Unusable):
+                self._over(replace(deployment, state=State.REFUSED, message=error.cause, next_step=error.hint))
+            else:
+                self._again(deployment, str(error))
             return
         except ProviderError as error:
             if isinstance(error, Rejected):
@@ -255,6 +289,10 @@ class Deployments:
             Outcome.MERGE_REQUEST: f"merge request {written.url} is open",
             Outcome.PATCH: f"nothing is written: {written.why}",
         }[written.outcome]
+        text, next_step = written.patch, written.next_step
+        if len(text) > PATCH_LENGTH:
+            command = f"reconcile deploy {deployment.workload} --instance DIR --image {deployment.image}"
+            text, next_step = "", f"{next_step}; the patch is too long to be kept, print it with: {command}"
         self._over(
             replace(
                 deployment,
@@ -264,8 +302,8 @@ class Deployments:
                 commit=written.commit,
                 ref=written.ref,
                 url=written.url,
-                patch=written.patch,
-                next_step=written.next_step,
+                patch=text,
+                next_step=next_step,
             )
         )
         if written.outcome is Outcome.COMMIT:
@@ -274,15 +312,21 @@ class Deployments:
     def _again(self, deployment: Deployment, cause: str) -> None:
         """Try a deployment again later, or give it up."""
         if self._wall() - deployment.at >= GIVE_UP:
-            self._over(replace(deployment, state=State.FAILED, message=cause, next_step="send it again"))
+            self._give_up(deployment, cause)
             return
         _, wait = self._retry[deployment.id]
         self._retry[deployment.id] = (monotonic() + wait, min(2 * wait, LONGEST_RETRY))
         self._keep(replace(deployment, message=f"{cause}; retried automatically"))
 
+    def _give_up(self, deployment: Deployment, cause: str) -> None:
+        self._over(replace(deployment, state=State.FAILED, message=cause, next_step="send it again"))
+
     def _over(self, deployment: Deployment) -> None:
-        self._retry.pop(deployment.id, None)
         self._keep(deployment)
+        self._ended(deployment)
+
+    def _ended(self, deployment: Deployment) -> None:
+        self._retry.pop(deployment.id, None)
         self._event(deployment, deployment.state.value, f"deployment {deployment.id}: {deployment.message}")
 
     def _keep(self, deployment: Deployment) -> None:
@@ -330,26 +374,33 @@ class Deployments:
                 self._remembered = replace(self._remembered, followed=remembered.followed)
                 self._save()
         if found.changes:
-            self._write_policies(found.changes, found.why)
+            self._write_policies(found.changes, found.why, found.proposed)
         return found.pause
 
-    def _write_policies(self, changes: Sequence[ImageChange], why: str) -> None:
+    def _write_policies(self, changes: Sequence[ImageChange], why: str, proposed: Sequence[ImageChange]) -> bool:
+        """Write what policies want. Whether all of it was written together."""
         try:
-            written = self._write(changes, why, "image policies", "image-policies")
+            written = self._write(changes, why, "image policies", "image-policies", proposed)
         except (ManifestErrors, Refused, NoSuchImage, GitError, ProviderError) as error:
-            if len(changes) > 1 and isinstance(error, Refused | NoSuchImage):
+            of_one = isinstance(error, Refused | NoSuchImage) or (
+                isinstance(error, ManifestErrors) and not error.of_source
+            )
+            if len(changes) > 1 and of_one:
                 for change in changes:  # one that cannot be made must not hold the others
-                    self._write_policies([change], why)
-                return
+                    if self._write_policies([change], why, proposed):
+                        proposed = [*proposed, change]
+                return False
             cause = _first(error) if isinstance(error, ManifestErrors) else str(error)
             self._not_written(changes, why, f"cannot be written: {cause}")
-            return
+            return False
         outcome = written.outcome
         if outcome is Outcome.PATCH:
             self._not_written(changes, why, f"may not be written: {written.why}; next step: {written.next_step}")
-            return
+            return False
         with self._changed:
             for change in changes:
+                if change in written.edit.left:
+                    continue  # a newer commit has another image: whether this one is wanted is asked when that is in force
                 name = f"{change.key} {change.container}"
                 self._remembered = self._remembered.with_followed(
                     name, self._policies.written(self._remembered.followed.get(name), change)
@@ -365,6 +416,7 @@ class Deployments:
             self._links.report(event)
         if outcome is Outcome.COMMIT:
             self._links.hurry("an image policy was followed")
+        return True
 
     def _not_written(self, changes: Sequence[ImageChange], why: str, cause: str) -> None:
         wall = int(self._wall() * SECOND)
@@ -372,6 +424,11 @@ class Deployments:
             message = f"image policy: {change.image} {cause}"
             event = Event(wall, "deployment", change.key, f"write {change.image}", why, "held", message, "image policy")
             self._links.report(event)
+
+
+def _superseded(deployment: Deployment, newer: Deployment) -> Deployment:
+    message = f"deployment {newer.id} of {newer.image} is newer and takes its place"
+    return replace(deployment, state=State.SUPERSEDED, message=message)
 
 
 def _first(error: ManifestErrors) -> str:

@@ -6,7 +6,8 @@ it twice makes one commit, so a caller that does not know whether it was written
 A branch that moves meanwhile is read again, and the change is made on its new head. A push whose answer was lost is looked for on the remote.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
@@ -20,16 +21,17 @@ from manifests.source.git_url import GitUrl
 from manifests.values.desired import Desired
 from manifests.values.secret_sources import SecretSource
 from manifests.values.write_back import WriteBack, WriteMode
+from manifests.yaml.text import Refused as TextRefused
 from providers.errors import Rejected
 from providers.lib.secrets import resolve
-from reconciler.deployments.edit import Changed, Edited, ImageChange, edited
+from reconciler.deployments.edit import Changed, Edited, ImageChange, NoSuchImage, edited
 from reconciler.deployments.message import markdown, message, subject
 from reconciler.deployments.patch import patch
 from reconciler.forge.connect import connect
 from reconciler.forge.protocol import MergeRequest
 from reconciler.git.access import Access
 from reconciler.git.commit import Author, commit_on
-from reconciler.git.errors import Moved, NotThere, Refused, Unavailable
+from reconciler.git.errors import Moved, NotThere, Refused, Unavailable, Unread
 from reconciler.git.mirror import Mirror, parents_of, tree_of
 from reconciler.git.reader import GitReader
 from reconciler.git.signature import read_commit
@@ -40,6 +42,8 @@ TRIES = 3
 """How often a change is made on the new head of a branch that moved meanwhile."""
 
 HEADS = "refs/heads/"
+OURS = "reconcile/"
+"""The beginning of the names of branches of merge requests."""
 
 
 class Outcome(StrEnum):
@@ -100,35 +104,51 @@ class Writer:
     environment: str | None
     wall: Callable[[], float]
 
-    def write(self, changes: Sequence[ImageChange], reason: str, who: str, branch: str = "") -> Written:
+    def write(
+        self,
+        changes: Sequence[ImageChange],
+        reason: str,
+        who: str,
+        branch: str = "",
+        proposed: Sequence[ImageChange] = (),
+    ) -> Written:
         """Write changes as one commit.
 
         Args:
             changes: of this source.
             reason, who: for the message.
-            branch: of a merge request, below `reconcile/`; by default one for these images.
+            branch: the beginning of the name of a merge request's branch, below `reconcile/`; by default one for these images.
+            proposed: earlier changes for the same branch. They are in the commit too while its merge request is open, so that it keeps them.
 
         Raises:
             ManifestErrors: the manifests are invalid, before or after the change.
             text.Refused: the change cannot be made in the text. NoSuchImage.
-            GitError: the source cannot be read now, or the branch moves all the time.
+            Unread: the source cannot be read now, or is refused.
+            GitError: it cannot be written now, or the branch moves all the time.
             ProviderError: a secret or the forge cannot be used now.
         """
         for _ in range(TRIES):
             try:
-                return self._once(changes, reason, who, branch)
+                return self._once(changes, reason, who, branch, proposed)
             except Moved:
                 continue
         raise Unavailable(f"the branch moved {TRIES} times while the change was written", "try again")
 
-    def _once(self, changes: Sequence[ImageChange], reason: str, who: str, branch: str) -> Written:
+    def _once(
+        self, changes: Sequence[ImageChange], reason: str, who: str, branch: str, proposed: Sequence[ImageChange]
+    ) -> Written:
         location = Location(self.path, self.instance_file, self.state, environment=self.environment)
         sources = location.read()
         reader = location.reader
         if reader is not None and reader.problem is not None:
-            raise reader.problem
+            raise Unread(reader.problem)
         edit = edited(sources, changes)
         head = reader.head if reader is not None else None
+        if branch:
+            branch = f"{branch}-{self._set()}"
+        if edit.files and proposed and head is not None and self._is_open(edit.desired, branch, head.ref):
+            with suppress(ManifestErrors, TextRefused, NoSuchImage):  # then the earlier ones cannot be made any more
+                edit = edited(sources, [*changes, *proposed])
         if not edit.files:
             commit, ref = (head.commit, head.ref) if head is not None else (location.commit(), "")
             return Written(Outcome.UNCHANGED, (), edit, commit, ref)
@@ -168,12 +188,29 @@ class Writer:
                 if right.mode is WriteMode.COMMIT:
                     _pushed(writing, commit, head.ref, head.commit)
                     return Written(Outcome.COMMIT, edit.images, edit, commit, head.ref)
-                name = f"reconcile/{branch or _branch(edit.images)}"
+                name = f"{OURS}{branch or _branch(edit.images, contents)}"
                 commit = _on_branch(writing, commit, f"{HEADS}{name}", reader.url.path, right)
             except Refused as error:
                 raise _NoRight(error.cause, error.hint) from error
         request = self._request(desired, text, edit.images, name, head.ref.removeprefix(HEADS))
         return Written(Outcome.MERGE_REQUEST, edit.images, edit, commit, f"{HEADS}{name}", request.url)
+
+    def _set(self) -> str:
+        """What tells the branches of different sets of one repository apart; hosts that share a set share a branch."""
+        path = self.path.path if isinstance(self.path, GitUrl) else ""
+        return sha256(f"{path}\n{self.environment or ''}".encode()).hexdigest()[:8]
+
+    def _is_open(self, desired: Desired, branch: str, ref: str) -> bool:
+        """Whether changes go into a merge request, and the one of this branch is open. Raises ProviderError."""
+        settings, right = desired.instance.informed.forge, desired.instance.writing.write_back
+        if settings is None or right is None or right.mode is not WriteMode.MERGE_REQUEST:
+            return False
+        forge = connect(settings, monotonic_ns, self.wall)
+        try:
+            wanted = (f"{OURS}{branch}", ref.removeprefix(HEADS), False)
+            return any((found.branch, found.target, found.fork) == wanted for found in forge.open_requests())
+        finally:
+            forge.close()
 
     def _request(
         self, desired: Desired, text: str, images: Sequence[Changed], branch: str, target: str
@@ -261,7 +298,8 @@ def _on_branch(mirror: Mirror, commit: str, ref: str, path: str, right: WriteBac
     return commit
 
 
-def _branch(images: Sequence[Changed]) -> str:
-    """The name of a branch for these images: the same for the same ones."""
-    digest = sha256("\n".join(f"{c.key} {c.container} {c.new}" for c in images).encode()).hexdigest()
+def _branch(images: Sequence[Changed], paths: Iterable[str]) -> str:
+    """The name of a branch for these images in these files of the repository: the same for the same ones."""
+    lines = [*(f"{changed.key} {changed.container} {changed.new}" for changed in images), *sorted(paths)]
+    digest = sha256("\n".join(lines).encode(errors="surrogateescape")).hexdigest()
     return f"deploy-{images[0].key.partition('/')[2]}-{digest[:12]}"

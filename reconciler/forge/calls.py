@@ -80,7 +80,7 @@ class Calls:
         cause = f"{self._base} answers {reply.status}{said} for {path.partition('?')[0]}"
         if reply.status == 404:
             return Rejected(self.target, cause, "check project, and that the token may use it", whole=True)
-        return Rejected(self.target, cause, "check forge in the Instance", whole=True)
+        return Rejected(self.target, cause, "check forge in the Instance")
 
     def pages(self, path: str) -> Iterator[Mapping[str, Any]]:
         """The items of a list. The forge says whether there is another page, and this program makes its address.

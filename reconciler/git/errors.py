@@ -6,6 +6,7 @@
     ├── NotThere      the branch, tag, commit or directory does not exist
     ├── Unusable      the commit has something that may not be read, such as a link that leaves the set
     ├── Unverified    the commit does not have the signature that local documents ask for
+    ├── Unread        the source could not be read before it was written; `problem` is one of the others
     ├── Moved         the branch names another commit than the one that was written on: read it, and write again
     └── Damaged       our mirror is damaged: delete it and fetch again
 
@@ -56,6 +57,14 @@ class Unusable(GitError):
 
 class Unverified(GitError):
     """The commit does not have the signature that local documents ask for. Other keys, or another tag, may change that."""
+
+
+class Unread(GitError):
+    """The source could not be read, and so not be written either. `problem` says why."""
+
+    def __init__(self, problem: GitError) -> None:
+        super().__init__(problem.cause, problem.hint, problem.wait)
+        self.problem = problem
 
 
 class Moved(GitError):

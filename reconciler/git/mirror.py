@@ -276,7 +276,10 @@ class Mirror:
         if not self._get(wanted, "--depth=1", "--filter=tree:0"):
             self._snapshot(wanted)
             return
-        oid = tree_of(self.object(commit).data)
+        found = self.object(commit)
+        if found.kind != "commit":
+            return  # `directory_of` says so; what a file has is no number
+        oid = tree_of(found.data)
         for part in path.split("/"):
             if oid not in self.present() and not self._get([oid], "--filter=tree:0"):
                 self._snapshot(wanted)
@@ -358,7 +361,8 @@ class Mirror:
         if self._reaches(old, new):
             return True
         for depth in HISTORY:
-            if not self._get([new], f"--depth={depth}", "--filter=tree:0"):
+            # Not every server allows the smallest filter, and some have none.
+            if not any(self._get([new], f"--depth={depth}", option) for option in HISTORY_FILTERS):
                 return None
             if self._reaches(old, new):
                 return True
@@ -670,6 +674,9 @@ class Mirror:
 
 HISTORY = (50, 1_000, 20_000)
 """How many commits back a history is searched, step by step."""
+
+HISTORY_FILTERS = ("--filter=tree:0", "--filter=blob:none", "--no-filter")
+"""What is left out of a history that is searched; the first one that the server allows."""
 
 
 def _verb(command: Sequence[str]) -> str:

@@ -36,7 +36,7 @@ from manifests.values.source_identity import with_environment
 from providers.errors import ProviderError
 from providers.lib.secrets import define, resolve
 from reconciler.git.access import Access
-from reconciler.git.errors import Damaged, GitError, Refused, Unusable, Unverified
+from reconciler.git.errors import Damaged, GitError, Refused, Unavailable, Unusable, Unverified
 from reconciler.git.mirror import TIMEOUT, Head, Mirror
 from reconciler.git.tree import Listing, Trees, listing, wanted
 from reconciler.shell.secrets import SECRETS
@@ -111,11 +111,13 @@ class GitReader:
     _local: LocalDocuments | None = None
     _chosen_before: str = ""
     _due: float = 0.0
+    _patience: float = 0.0
     _failures: int = 0
     _hurried: bool = False
     _in_force: str = ""
     _refused: tuple[Head, GitError] | None = None
     _judge_again: bool = False
+    _reported: str = ""
     _stop: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -124,8 +126,13 @@ class GitReader:
         """The directory of our mirror of the remote."""
         return self.base / sha256(self.url.remote.encode()).hexdigest()[:24]
 
+    @property
+    def is_declared(self) -> bool:
+        """Whether the set is the source that local documents declare, as far as they were read: not another branch of it."""
+        return self._settings is not None and self._settings.parsed == self.url
+
     def hurry(self) -> None:
-        """Ask the remote at the next `read`. May be called from any thread."""
+        """Ask the remote at the next `read`, unless it asked not to be called yet. May be called from any thread."""
         self._hurried = True
 
     def close(self) -> None:
@@ -162,7 +169,8 @@ class GitReader:
 
     def due_in(self) -> int:
         """Time (ns) until the next poll."""
-        return 0 if self._hurried else max(0, int((self._due - self.steady()) * SECOND))
+        due = self._patience if self._hurried else max(self._due, self._patience)
+        return max(0, int((due - self.steady()) * SECOND))
 
     def news(self) -> tuple[str, ...]:
         """What happened since the last call, for the operator."""
@@ -180,7 +188,7 @@ class GitReader:
             self._local = local
             if self._chosen() != self._chosen_before:
                 self._chosen_before, self._due, self._judge_again = self._chosen(), 0.0, True
-            if self._read is None or self._hurried or self.steady() >= self._due:
+            if self._read is None or self.due_in() == 0:
                 self._hurried = False
                 self._read = self._poll()
             return with_chosen(Sources(self._read.tree, local), self.environment)
@@ -200,7 +208,13 @@ class GitReader:
             # A credential may need a program before any manifests are in force.
             define(secret_programs(spec, local=True))
         if settings != self._settings:
-            self._settings, self._due, self._judge_again = settings, 0.0, True
+            if self.is_declared and (settings is None or settings.parsed != self.url):
+                names = "no source" if settings is None else str(settings.parsed)
+                self.events.append(
+                    f"the local Instance declares {names} now, and this process goes on with {self.url}; "
+                    "next step: restart reconcile to follow spec.source.url"
+                )
+            self._settings, self._due, self._patience, self._judge_again = settings, 0.0, 0.0, True
 
     def _poll(self) -> Read:
         """Ask the remote, and read what is new. A failure is an answer with a problem."""
@@ -215,8 +229,8 @@ class GitReader:
             self.problem = error if isinstance(error, GitError) else Refused(str(error))
             self._failures += 1
             retry = min(FIRST_RETRY * 2 ** min(self._failures - 1, 16), interval)
-            asked = min(float(self.problem.wait), LONGEST)
-            self._due = self.steady() + max(retry, asked)
+            self._due = self.steady() + retry
+            self._patience = self.steady() + min(float(self.problem.wait), LONGEST)
             if before is not None and before.revision is None and before.tree.problems == (self._why(self.problem),):
                 return before
             return Read(self._failed(self.problem), None)
@@ -291,21 +305,29 @@ class GitReader:
     def _follows(self, mirror: Mirror, commit: str) -> None:
         """Report a history that does not contain the commit in force; refuse it where local documents say so. Raises Refused."""
         old = self._in_force
-        if not old or old == commit or len(old) != len(commit):
+        if not old or old == commit:
             return
-        follows = mirror.is_ancestor(old, commit)
+        held = self._settings is not None and self._settings.require_fast_forward
+        unknown = "more commits are new than were searched"
+        try:
+            # A repository with another kind of numbers has another history.
+            follows = mirror.is_ancestor(old, commit) if len(old) == len(commit) else False
+        except (Unavailable, Refused) as error:
+            if held:
+                raise
+            follows, unknown = None, f"its history cannot be read: {error.cause}"
         if follows:
             return
-        what = (
-            "the history was rewritten (a force-push)"
-            if follows is False
-            else "more commits are new than were searched"
-        )
-        message = f"commit {commit} does not follow commit {old}, which is in force: {what}"
-        if self._settings is not None and self._settings.require_fast_forward:
+        names = f"commit {commit} does not follow commit {old}, which is in force"
+        message = f"{names}: the history was rewritten (a force-push)"
+        if follows is None:
+            message = f"it is not known whether commit {commit} follows commit {old}, which is in force: {unknown}"
+        if held:
             hint = "push a commit that follows it, or remove requireFastForward from spec.source of the local Instance"
             raise Unusable(message, hint)
-        self.events.append(message)
+        if message != self._reported:  # a commit that cannot be read yet is judged at each poll
+            self._reported = message
+            self.events.append(message)
 
     def _provider(self, found: Listing) -> Callable[[str], str]:
         """What makes files that manifests of this revision name readable."""

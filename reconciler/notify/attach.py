@@ -20,7 +20,12 @@ from reconciler.notify.store import NoticeStore
 
 
 def attach(
-    monitoring: Monitoring, state: Path, instance: str, clock: BlockingClock, note: Callable[[str], None]
+    monitoring: Monitoring,
+    state: Path,
+    instance: str,
+    clock: BlockingClock,
+    note: Callable[[str], None],
+    refused: Callable[[], str],
 ) -> Notifier:
     """The notifier around the monitor of a daemon.
 
@@ -30,6 +35,7 @@ def attach(
         instance: id of the instance.
         clock: of the instance.
         note: reports channels that fail and work again; called from any thread.
+        refused: the newest commit of a git source, if what is wrong with it is in the commit; else empty.
     """
 
     def wall() -> float:
@@ -41,7 +47,7 @@ def attach(
     def forge(settings: ForgeSettings) -> Forge:
         return connect(settings, time.monotonic_ns, wall)
 
-    makers = Makers(sender, forge, start_thread)
+    makers = Makers(sender, forge, start_thread, refused)
     dispatcher = Dispatcher(NoticeStore(state, note), instance, clock, makers, note, monitoring.noticed)
     monitoring.waiting = lambda: dispatcher.waiting
     return Notifier(monitoring, dispatcher, clock)

@@ -61,11 +61,12 @@ class _Result(NamedTuple):
 
 
 class Makers(NamedTuple):
-    """What makes senders, clients and threads. `run` starts a call beside this thread."""
+    """What makes senders, clients and threads. `run` starts a call beside this thread. `refused` as in `attach`."""
 
     sender: Callable[[Channel, str], Sender]
     forge: Callable[[ForgeSettings], Forge]
     run: Callable[[Callable[[], None], str], None]
+    refused: Callable[[], str] = lambda: ""
 
 
 def start_thread(call: Callable[[], None], name: str) -> None:
@@ -192,12 +193,16 @@ class Dispatcher:
         if waiting is not None:
             named.append((waiting.commit, *commits.waits(tick.decision)))
         if problem is not None:
-            named.append((problem.commit, commits.FAILURE, f"refused: {problem.cause}"))
+            # Of a remote that does not answer nothing follows for the commit.
+            unknown = problem.unreadable and not problem.unverified and problem.commit != self._makers.refused()
+            how = (commits.PENDING, "not read") if unknown else (commits.FAILURE, "refused")
+            named.append((problem.commit, how[0], f"{how[1]}: {problem.cause}"))
         seen: dict[str, tuple[str, str, str]] = {}
         for row in named:
             if COMMIT.fullmatch(row[0]):
                 seen.setdefault(row[0], row)
-        return commits.follow(rows, tuple(seen.values()), list(seen)[-1], now) if seen else rows
+        known = tick.newest or waiting is not None or (problem is not None and problem.commit)
+        return commits.follow(rows, tuple(seen.values()), list(seen)[-1] if known else "", now) if seen else rows
 
     # --- sending --------------------------------------------------------------------------------------------------------
 
@@ -293,7 +298,8 @@ class Dispatcher:
             if (row.commit, row.state) != (sent.commit, sent.state):
                 return row
             tries = row.tries + 1
-            refused = isinstance(error, Rejected) and tries >= outbox.REFUSALS
+            # Refused as a whole: for the token or the project, which an operator can mend.
+            refused = isinstance(error, Rejected) and not error.whole and tries >= outbox.REFUSALS
             if error is None or refused or elapsed(row.at, now) >= outbox.KEEP:
                 return row._replace(sent=True, last=None, wait=0)
             pause = min(SHORTEST_RETRY << min(tries - 1, 20), LONGEST_RETRY)

@@ -28,6 +28,20 @@ SHOWN = 200
 """Characters of the server's own text in a message."""
 
 
+class _Conversation:
+    """What waits for a server, so that the deadline can end it: also while the server sends its greeting."""
+
+    def __init__(self) -> None:
+        self.sock: socket.socket | None = None
+
+    def cut(self) -> None:
+        """End it: whatever waits for the server fails at once."""
+        connection = self.sock
+        with suppress(OSError):
+            if connection is not None:
+                connection.shutdown(socket.SHUT_RDWR)
+
+
 class MailSender:
     """Implements `Sender`. Every message has a connection of its own."""
 
@@ -90,24 +104,39 @@ class MailSender:
     def _connected(self) -> Iterator[smtplib.SMTP]:
         """A connection, encrypted as declared, that the deadline closes whatever it waits for."""
         context = None if self._via.security is Security.NONE else self._trust()
-        if self._via.security is Security.TLS:
-            server: smtplib.SMTP = smtplib.SMTP_SSL(
-                self._via.host, self._via.port, _name(), timeout=self._timeout, context=context
-            )
-        else:
-            server = smtplib.SMTP(self._via.host, self._via.port, _name(), timeout=self._timeout)
-        end = threading.Timer(self._deadline, _cut, (server,))
+        conversation = _Conversation()
+        end = threading.Timer(self._deadline, conversation.cut)
         end.daemon = True
         end.start()
         try:
-            if self._via.security is Security.STARTTLS:
-                server.starttls(context=context)
-            yield server
+            server = self._server(conversation, context)
+            try:
+                if self._via.security is Security.STARTTLS:
+                    server.starttls(context=context)
+                yield server
+            finally:
+                with suppress(OSError, smtplib.SMTPException):
+                    server.quit()
+                server.close()
         finally:
-            with suppress(OSError, smtplib.SMTPException):
-                server.quit()
-            server.close()
             end.cancel()
+
+    def _server(self, conversation: "_Conversation", context: ssl.SSLContext | None) -> smtplib.SMTP:
+        """The connection, after the greeting of the server."""
+
+        class Plain(smtplib.SMTP):
+            def getreply(self) -> tuple[int, bytes]:
+                conversation.sock = self.sock
+                return super().getreply()
+
+        class Encrypted(smtplib.SMTP_SSL):
+            def getreply(self) -> tuple[int, bytes]:
+                conversation.sock = self.sock
+                return super().getreply()
+
+        if self._via.security is Security.TLS:
+            return Encrypted(self._via.host, self._via.port, _name(), timeout=self._timeout, context=context)
+        return Plain(self._via.host, self._via.port, _name(), timeout=self._timeout)
 
     def _trust(self) -> ssl.SSLContext:
         try:
@@ -143,11 +172,3 @@ def _name() -> str:
 def _said(words: bytes | str) -> str:
     line = words.decode(errors="replace") if isinstance(words, bytes) else words
     return text.clean(SECRETS.mask(line), SHOWN)
-
-
-def _cut(server: smtplib.SMTP) -> None:
-    """End a conversation: whatever waits for the server fails at once."""
-    connection = server.sock
-    with suppress(OSError):
-        if connection is not None:
-            connection.shutdown(socket.SHUT_RDWR)

@@ -8,7 +8,7 @@ import json
 import re
 from base64 import b64encode
 from collections.abc import Callable, Mapping
-from urllib.parse import parse_qs, quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
 from manifests.escape import escape
 from manifests.values.desired import SECOND
@@ -44,6 +44,11 @@ MANIFESTS = ", ".join(
 _PARAMETER = re.compile(r'([A-Za-z]+)="([^"]*)"')
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
 _NEXT = re.compile(r'<([^>]*)>\s*;\s*rel="?next"?', re.IGNORECASE)
+_QUERY = re.compile(r"[\x21-\x7e]{1,2048}")
+_PLACE = re.compile(
+    r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](:[0-9]{1,5})?"
+)
+"""A host and a port, as the address of a server of tokens has them."""
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 CHECK = "check imagePolicies.registries in the Instance of the local documents"
@@ -76,12 +81,14 @@ class RegistryClient:
             # A repository whose tags were all deleted has null.
             listed = names if isinstance(names, list) else []
             found += [name for name in listed if isinstance(name, str) and _TAG.fullmatch(name)]
+            if len(found) > PAGES * PER_PAGE:
+                break
             following = _NEXT.search(answer.headers.get("link", ""))
             if following is None:
                 return tuple(dict.fromkeys(found))
-            last = parse_qs(urlsplit(following[1]).query).get("last", [""])[0]
-            next_query = urlencode({"n": PER_PAGE, "last": last})  # the address itself is not followed
-            if not last or next_query == query:
+            # Of the address only the query is used. Its names are the registry's own: most say `last`, Quay says `next_page`.
+            next_query = following[1].partition("#")[0].partition("?")[2]
+            if next_query == query or not _QUERY.fullmatch(next_query):
                 raise Unreachable(self._target, "its list of tags has a next page without a name to go on from")
             query = next_query
         raise Unreachable(self._target, f"{repository} has more than {PAGES * PER_PAGE} tags")
@@ -133,18 +140,23 @@ class RegistryClient:
             raise Rejected(
                 self._target, f"it asks for the login {escape(scheme[:40])!r}, which is not known", CHECK, whole=True
             )
-        realm = urlsplit(given["realm"])
-        plain = realm.scheme == "http" and self._settings.insecure
-        if (realm.scheme != "https" and not plain) or not realm.hostname or realm.username is not None:
+        scheme, _, place = given["realm"].partition("://")
+        place, _, path = place.partition("/")
+        plain = scheme == "http" and self._settings.insecure
+        if scheme != "https" and not plain:
             raise Rejected(self._target, "it names a server of tokens without TLS", CHECK, whole=True)
+        path, _, own = path.partition("?")
+        if not _PLACE.fullmatch(place) or not _QUERY.fullmatch(f"/{path}{own}"):
+            cause = f"it names a server of tokens with an invalid address: {escape(given['realm'][:100])!r}"
+            raise Rejected(self._target, cause, CHECK, whole=True)
         asked = {"scope": f"repository:{repository}:pull"}
         if given.get("service"):
             asked["service"] = given["service"]
-        query = "&".join(part for part in (realm.query, urlencode(asked)) if part)
+        query = "&".join(part for part in (own, urlencode(asked)) if part)
         basic = self._basic()
-        api = self._api(f"{realm.scheme}://{realm.netloc}")
+        api = self._api(f"{scheme}://{place}")
         headers = {} if basic is None else {"Authorization": basic}
-        answer = api.ask(self._target, "GET", f"{realm.path or '/'}?{query}", headers, "application/json")
+        answer = api.ask(self._target, "GET", f"/{path}?{query}", headers, "application/json")
         if answer.status != 200:
             cause = f"its server of tokens answers {answer.status}"
             raise Rejected(self._target, cause, f"check username and password; {CHECK}", whole=True)
@@ -163,6 +175,8 @@ class RegistryClient:
 
     def _api(self, base: str) -> API:
         if base not in self._apis:
+            for other in [known for known in self._apis if known != self._base]:
+                self._apis.pop(other).close()  # the registry names another server of tokens now
             ca_file = self._settings.ca_file
             self._apis[base] = API(base, TIMEOUT, self._steady, self._wall, ca_file, max_answer=MAX_ANSWER)
         return self._apis[base]

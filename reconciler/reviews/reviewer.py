@@ -16,7 +16,7 @@ from manifests.values.desired import SECOND
 from manifests.values.notices import Forge as ForgeSettings
 from manifests.values.notices import ForgeType
 from manifests.values.reviews import Reviews
-from providers.errors import ProviderError
+from providers.errors import ProviderError, Rejected
 from reconciler.core.model.instant import Now
 from reconciler.core.model.ledger_codec import to_rows
 from reconciler.forge.protocol import COMMENT, COMMIT, CommitStatus, Forge, MergeRequest, State, marker, short
@@ -36,10 +36,16 @@ from reconciler.snapshots.snapshot import taken
 log = logging.getLogger("reconciler")
 
 TRIES = 3
-"""How often a head is planned that could not be planned, before its commit says so."""
+"""How often a head or a merged commit is planned that could not be planned, before its commit says so."""
 
 MOVED = 10 * SECOND
 """Time (ns) until a head is looked at again that moved while it was planned, or that could not be planned."""
+
+REFUSED = 60 * SECOND
+"""Time (ns) until a head is planned again whose comment or status the forge refused; doubled with each refusal up to REFUSED_LONGEST."""
+
+REFUSED_LONGEST = 3_600 * SECOND
+"""Most time (ns) of the same. An operator may mend it at any time: give the token a right, or unlock the merge request."""
 
 MERGES = 8
 """Commits that came into force and wait for their comparison."""
@@ -86,6 +92,14 @@ class _Merge(NamedTuple):
     before: Tick | None
 
 
+class _PutOff(NamedTuple):
+    """A head whose comment or status the forge refuses: how often, why, and the steady instant (ns) until which it is left alone."""
+
+    times: int
+    cause: str
+    until: int
+
+
 class Reviewer:
     """Implements `Monitor` around another one, which gets every tick first. The thread begins with the first tick that asks for reviews.
 
@@ -120,6 +134,9 @@ class Reviewer:
         self._remembered: Remembered | None = None
         self._client: tuple[ForgeSettings, Forge] | None = None
         self._tries: dict[tuple[int, str, str], int] = {}
+        self._compared = 0
+        """How often in a row the oldest of `_merges` could not be planned."""
+        self._put_off: dict[tuple[int, str, str], _PutOff] = {}
         self._problem = ""
         self._due = 0
         self._thread: threading.Thread | None = None
@@ -194,7 +211,8 @@ class Reviewer:
         if self._remembered is None:
             self._begin(tick)
         while self._merges:
-            self._compare(self._merges[0], tick, reviews, settings)
+            if not self._compare(self._merges[0], tick, reviews, settings):
+                return MOVED / SECOND
             self._merges.popleft()
         now = self._clock.now().steady
         if now >= self._due:
@@ -229,9 +247,25 @@ class Reviewer:
             tick = self._tick
             if self._stopped.is_set() or self._merges or tick is None:
                 return SECOND  # what was merged goes first; the rest is due after it
-            if not self._plan_head(request, tick, reviews, settings):
-                pause = min(pause, MOVED)
+            key = (request.number, request.commit, tick.commit)
+            if key in self._put_off and self._clock.now().steady < self._put_off[key].until:
+                continue
+            try:
+                if not self._plan_head(request, tick, reviews, settings):
+                    pause = min(pause, MOVED)
+            except Rejected as error:  # of this one: a locked merge request holds up no other
+                self._put_off_head(key, clean(str(error)), error.wait)
         return pause
+
+    def _put_off_head(self, key: tuple[int, str, str], cause: str, asked: int) -> None:
+        """Leave a head alone for a while, at least for the time (ns) that the forge asked for, and report why, once for each cause."""
+        before = self._put_off.get(key, _PutOff(0, "", 0))
+        if before.cause != cause:
+            self._makers.note(f"the plan of merge request {key[0]} cannot be shown: {cause}; tried again automatically")
+        if len(self._put_off) > file.KEPT:
+            self._put_off.clear()  # of heads that are gone
+        wait = min(REFUSED << min(before.times, 16), REFUSED_LONGEST)
+        self._put_off[key] = _PutOff(before.times + 1, cause, self._clock.now().steady + max(wait, asked))
 
     def _branch(self) -> str:
         """The branch that the manifests come from; empty for a tag or a pinned commit."""
@@ -275,18 +309,19 @@ class Reviewer:
             status = CommitStatus(_context(instance), *_described(answer))
         forge.set_status(request.commit, status)
         self._tries.pop(key, None)
+        self._put_off.pop(key, None)
         self._keep(self._remembered.with_head(Head(*key, None if cause else _reviewed(answer))))
         return True
 
     # --- after the merge --------------------------------------------------------------------------------------------------
 
-    def _compare(self, merge: _Merge, tick: Tick, reviews: Reviews, settings: ForgeSettings) -> None:
-        """Say whether a commit that came into force is as it was reviewed."""
+    def _compare(self, merge: _Merge, tick: Tick, reviews: Reviews, settings: ForgeSettings) -> bool:
+        """Say whether a commit that came into force is as it was reviewed. False when it could not be planned and is to be tried again."""
         assert self._planner is not None  # noqa: S101  (no thread without it)
         assert self._remembered is not None  # noqa: S101  (read by `_step`)
         known = self._remembered
         if merge.commit == known.in_force or not COMMIT.fullmatch(merge.commit):
-            return
+            return True
         snapshot = self._snapshot(merge.before or tick)
         try:
             answer = self._planner.plan(merge.commit, merge.commit, "", snapshot, reviews.timeout / SECOND)
@@ -294,7 +329,11 @@ class Reviewer:
         except CannotPlan as error:
             answer, cause = {}, str(error)
         if self._stopped.is_set():
-            return  # the next process compares it
+            return False  # the next process compares it
+        self._compared = self._compared + 1 if cause else 0
+        if 0 < self._compared < TRIES:  # the remote may not answer just now
+            return False
+        self._compared = 0
         same, text = self._judged(merge, answer, cause)
         self._makers.compared(merge.commit, text)
         self.happened(f"commit {merge.commit[:12]}: {text}")
@@ -306,6 +345,7 @@ class Reviewer:
             except ProviderError as error:  # the event has it
                 self._makers.note(f"the review of commit {merge.commit[:12]} cannot be shown: {clean(str(error))}")
         self._keep(known._replace(in_force=merge.commit))
+        return True
 
     def _judged(self, merge: _Merge, answer: Mapping[str, Any], cause: str) -> tuple[bool | None, str]:
         """Whether a merged commit is as reviewed (None: no review is known), and that in a sentence."""

@@ -29,7 +29,7 @@ from reconciler.core.model.reasons import Hold, Rule
 from reconciler.core.model.step import Step
 from reconciler.core.model.waiting_revision import WaitingRevision
 from reconciler.core.replicas import ends
-from reconciler.core.replicas.ends import End
+from reconciler.core.replicas.ends import End, Removal
 from reconciler.core.rollouts.revisions import quiet
 from reconciler.exits import Exit
 from reconciler.shell.apply.applier import Applier
@@ -77,9 +77,6 @@ STALE = SECOND // 4
 
 FIRST_SECRETS = 30.0
 """Seconds that a single run waits for the first look at secrets: it sees only with them which containers have old values."""
-
-UNREADABLE_TRIES = 3
-"""Failed looks after which a single run gives up on a provider."""
 
 SWITCH_SECONDS = 0.0002
 """The interpreter's switch interval in a daemon. Python's default of 5 ms would be added to each answer of a balancer that comes
@@ -398,13 +395,13 @@ class Loop:
             )
         if not self._applying:
             self.origins.settled(decision)
-        ended = self._ends(before, decision)
+        ended, removals = self._ends(before, decision), self._removals(before, decision)
         self.ledger = decision.ledger
         self.looks.remembered = self.parts.remembered | self.ledger.zones
         self.looks.owned = self.ledger.owned
         self.reporting.commands_read((command for _, command in commands), now)
         self._keep_evidence(ended)
-        self.reporting.ended(ended, now)
+        self.reporting.ended(ended, removals, now)
         if act and decision.steps and self.stopping is None:
             self._act(decision)
             # Two turns of the event loop start the calls on their threads (or journal them), before disk and reports take time.
@@ -648,6 +645,11 @@ class Loop:
         sight = decision.status.sight
         return () if sight is None else ends.between(before.owned, decision.ledger.owned, sight.runtimes)
 
+    def _removals(self, before: Ledger, decision: Decision) -> tuple[Removal, ...]:
+        """The containers that this decision is the first to miss, and that another program removed."""
+        sight, instance = decision.status.sight, self.desired.instance.id
+        return () if sight is None else ends.removed(before, decision.ledger, instance, sight.runtimes)
+
     def _keep_evidence(self, ended: tuple[End, ...]) -> None:
         for task in self.evidence.keep(ended):
             task.add_done_callback(lambda _: self.wake.set("evidence is kept"))
@@ -799,6 +801,4 @@ class Loop:
             return False
         if not wait:
             return not decision.steps and not decision.unsettled
-        return not self.probing.name_targets.undecided() and not pending(
-            decision, end, self.looks.tried_enough(UNREADABLE_TRIES)
-        )
+        return not self.probing.name_targets.undecided() and not pending(decision, end)

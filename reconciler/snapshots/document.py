@@ -14,6 +14,8 @@ from reconciler.shell.store.image_choice_rows import as_rows, rows_of
 from reconciler.snapshots.snapshot import Snapshot, SnapshotRefused
 
 FORMAT = 1
+LARGEST_INT = 2**63 - 1
+"""Of every number: nanoseconds until 2262."""
 KIND = "reconcile-snapshot"
 
 
@@ -65,8 +67,8 @@ def read(text: str) -> Snapshot:
             instance=_text(raw["instance"]),
             revision=_text(raw["revision"]),
             commit=_text(raw["commit"]),
-            at_wall=int(raw["at_wall"]),
-            expires_wall=int(raw["expires_wall"]),
+            at_wall=_number(raw["at_wall"]),
+            expires_wall=_number(raw["expires_wall"]),
             clock=value_json.read(ClockRecord, raw["clock"]),
             rows={(_text(section), _text(key)): _text(row) for section, key, row in raw["ledger"]},
             facts=Recorded(
@@ -98,6 +100,13 @@ def _check_kind(kind: object, format_: object) -> None:
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError("not a text")
+    value.encode()  # JSON may have halves of characters, which are in no file
+    return value
+
+
+def _number(value: Any) -> int:
+    if type(value) is not int or not 0 <= value <= LARGEST_INT:
+        raise TypeError("not a number")
     return value
 
 
@@ -105,21 +114,21 @@ def _read_zone(raw: Any) -> ZoneFact:
     given = raw["capabilities"]
     capabilities = DNSCapabilities(
         types=frozenset(map(_text, given["types"])),
-        weight=None if given["weight"] is None else (int(given["weight"][0]), int(given["weight"][1])),
+        weight=None if given["weight"] is None else (_number(given["weight"][0]), _number(given["weight"][1])),
         geo=frozenset(map(GeoKind, given["geo"])),
         subdivisions=frozenset(map(_text, given["subdivisions"])),
         alias=Alias(given["alias"]),
-        ttl_min=int(given["ttl_min"]),
-        ttl_max=int(given["ttl_max"]),
+        ttl_min=_number(given["ttl_min"]),
+        ttl_max=_number(given["ttl_max"]),
         atomic=Atomic(given["atomic"]),
-        batch_changes=int(given["batch_changes"]),
-        batch_octets=int(given["batch_octets"]),
+        batch_changes=_number(given["batch_changes"]),
+        batch_octets=_number(given["batch_octets"]),
         write=Write(given["write"]),
         read_back=ReadBack(given["read_back"]),
     )
     records = {_key(key): value_json.read(RecordSet, record) for key, record in raw["records"]}
     owners = {_key(key): _text(owner) for key, owner in raw["owners"]}
-    return ZoneFact(_text(raw["zone"]), int(raw["serial"]), records, owners, capabilities)
+    return ZoneFact(_text(raw["zone"]), _number(raw["serial"]), records, owners, capabilities)
 
 
 def _key(raw: Any) -> RecordKey:

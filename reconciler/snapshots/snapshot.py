@@ -14,6 +14,8 @@ from providers.facts import ContainerFact, Known, PoolFact, RecordKey, ZoneFact
 from providers.wrappers.recorded import Recorded
 from reconciler.core.decision import Decision
 from reconciler.core.model.instant import Now
+from reconciler.core.model.ledger import Ledger
+from reconciler.core.model.ledger_codec import read_rows, to_rows
 from reconciler.shell import daemon_view
 from reconciler.shell.clock import HostClock
 from reconciler.shell.instance_clock import ClockRecord
@@ -21,8 +23,13 @@ from reconciler.shell.instance_clock import ClockRecord
 UNREADABLE = "it could not be read when the snapshot was taken"
 """Takes the place of messages of servers."""
 
+FAILED = "the host knows why it failed"
+"""The same of a step that failed, where the plan shows that it is tried later."""
+
 PRIVATE = frozenset({"pushes"})
 """Sections of the ledger that a plan elsewhere does not need."""
+
+_FAILURES = "step_failures"
 
 
 class SnapshotRefused(Exception):
@@ -127,7 +134,7 @@ def masked(snapshot: Snapshot, desired: Desired) -> Snapshot:
     return replace(
         snapshot,
         choices=tuple(replace(choice, why="", taken_back=()) for choice in snapshot.choices),
-        rows={key: row for key, row in snapshot.rows.items() if key[0] not in PRIVATE},
+        rows=_rows(snapshot.rows),
         facts=Recorded(
             {node: tuple(_container(fact, adopted) for fact in found) for node, found in facts.runtimes.items()},
             {
@@ -142,6 +149,15 @@ def masked(snapshot: Snapshot, desired: Desired) -> Snapshot:
             **{name: _without_details(snapshot.view[name]) for name in ("verdicts", "trials", "checks")},
         },
     )
+
+
+def _rows(rows: Mapping[tuple[str, str], str]) -> dict[tuple[str, str], str]:
+    """The ledger without private sections and messages of servers."""
+    failed = {key: row for key, row in rows.items() if key[0] == _FAILURES}
+    ledger, _ = read_rows(failed)
+    shown = {step: failure._replace(message=FAILED) for step, failure in ledger.step_failures.items()}
+    without = {key: row for key, row in to_rows(Ledger(step_failures=shown)).items() if key[0] == _FAILURES}
+    return {key: row for key, row in rows.items() if key[0] not in PRIVATE and key not in failed} | without
 
 
 def _container(fact: ContainerFact, adopted: set[str]) -> ContainerFact:

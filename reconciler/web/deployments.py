@@ -17,7 +17,7 @@ from starlette.routing import Route
 from manifests.values.image_ref import parse_image
 from manifests.values.write_back import Deployer
 from providers.lib.rate import Bucket, Rate
-from reconciler.deployments.message import REASON
+from reconciler.deployments.message import REASON, one_line
 from reconciler.deployments.records import Deployment, State
 from reconciler.deployments.service import Conflict
 from reconciler.shell.store.directory import StoreError
@@ -172,7 +172,7 @@ async def _body(request: Request) -> bytes | None:
 
 
 def _read(body: bytes) -> tuple[str, str] | str:
-    """Image and reason, or what is wrong with the body."""
+    """Image and reason in one visible line, or what is wrong with the body."""
     try:
         raw = json.loads(body)
     except (ValueError, RecursionError):
@@ -191,4 +191,4 @@ def _read(body: bytes) -> tuple[str, str] | str:
         parse_image(image)
     except ValueError as error:
         return f"image: {error}"
-    return image, reason
+    return image, one_line(reason)

@@ -150,3 +150,27 @@ def test_thousands_of_problems_fit_into_a_comment(host, reconcile, home):
     assert done.code == 3
     assert len(done.out.encode("utf-16-le")) // 2 < 65_536
     assert " more_" in done.out
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [(None, "cannot be read: No such file"), ("", "is empty"), ("x\n", "is no plan in Markdown")]
+)
+def test_a_file_without_a_plan_is_named_with_what_to_do(reconcile, tmp_path, monkeypatch, text, said):
+    monkeypatch.setenv("FORGE_TOKEN", TOKEN)
+    file = tmp_path / "plan.md"
+    if text is not None:
+        file.write_text(text)
+    words = ("comment", file, "--forge", "gitea", "--number", "7", "--url", "http://127.0.0.1:1", "--project", "a/b")
+    done = reconcile(*words)
+    assert (done.code, str(file) in done.err, said in done.err) == (1, True, True)
+    assert "next step: make it with: reconcile plan" in done.err
+    assert said in reconcile(*words, "-o", "json").document["message"]
+
+
+def test_a_missing_file_of_certificates_is_named_with_the_forge(reconcile, tmp_path, monkeypatch):
+    monkeypatch.setenv("FORGE_TOKEN", TOKEN)
+    (tmp_path / "plan.md").write_text(PLAN)
+    where = ("--url", "https://127.0.0.1:1", "--project", "a/b", "--ca-file", tmp_path / "none.pem")
+    done = reconcile("comment", tmp_path / "plan.md", "--forge", "gitea", "--number", "7", *where)
+    assert done.code == 6
+    assert "error: forge a/b: cannot use the certificates in" in done.err

@@ -49,3 +49,23 @@ def test_the_detailed_exit_code_the_steps_and_the_sentence_agree(tree, reconcile
 
 def test_dry_run_and_plan_print_the_same(tree, reconcile):
     assert reconcile("--dry-run", tree).out == reconcile("plan", tree).out
+
+
+def test_a_variable_of_a_file_has_its_own_line_and_a_moved_one_is_no_change(tree, reconcile):
+    manifest, variables = tree / "all.yaml", tree / "app.env"
+    manifest.write_text(
+        manifest.read_text().replace("          ports:", "          envFile: app.env\n          ports:", 1)
+    )
+    manifest.write_text(manifest.read_text().replace("replicas: 2", "replicas: 1"))
+    variables.write_text("A=1\n")
+    try:
+        assert reconcile("--once", tree, "--timeout", "20s").code in (0, 6)
+        variables.write_text("# a comment\nA=1\n")
+        assert reconcile("plan", tree, "-o", "json").document["changed"] == []
+        variables.write_text("# a comment\nA=2\n")
+        (row,) = reconcile("plan", tree, "-o", "json").document["changed"]
+        (field,) = row["fields"]
+        assert (field["field"], field["where"]) == ("containers[web].env[A]", "app.env:2:1")
+    finally:
+        manifest.write_text(manifest.read_text().replace("replicas: 1", "replicas: 0"))
+        reconcile("--once", tree, "--timeout", "20s")

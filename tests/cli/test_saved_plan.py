@@ -82,7 +82,7 @@ def apply(world: Path, *words: str) -> tuple[int, str]:
 
 def test_a_saved_plan_is_shown_and_applied_without_a_question(world: Path) -> None:
     text = saved(world)
-    assert "to apply it, run: reconcile apply PATH --plan a.plan" in text
+    assert "to apply it, run: reconcile apply tree --plan a.plan" in text
     assert (world / "a.plan").stat().st_mode & 0o777 == 0o600
     code, shown = call(world, "show", "a.plan")
     assert code == 0
@@ -275,6 +275,9 @@ def test_files_that_cannot_be_trusted_are_refused(world: Path) -> None:
     os.mkfifo(file)
     refused("it is no regular file")
     file.unlink()
+    file.mkdir()
+    refused("a.plan: it is no regular file")
+    file.rmdir()
     refused("no such file or directory")
     with file.open("wb") as opened:
         opened.truncate(1 << 30)

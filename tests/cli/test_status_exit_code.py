@@ -6,7 +6,7 @@ import pytest
 
 from manifests.values.desired import SECOND
 from providers.facts import ProbeValue
-from reconciler.core.model.reasons import Rule
+from reconciler.core.model.reasons import Rule, Waiting
 from reconciler.exits import Exit
 from reconciler.shell.report.stored_exit import judge
 from reconciler.shell.report.summary import decision_json, summarize
@@ -59,6 +59,48 @@ def test_a_suspension_that_holds_something_needs_an_operator(world):
     world.runtime.exit(WEB.format(0))
     world.run(60 * SECOND)
     assert compared(world) is Exit.MANUAL
+
+
+def codes_while_draining(world: World, seconds: int) -> list[Exit]:
+    """The codes of the decisions from now on in which a container drains."""
+    codes: list[Exit] = []
+    for _ in range(seconds):
+        world.run(SECOND)
+        if any(wait.waiting is Waiting.DRAIN for wait in world.tape.last.waits):
+            codes.append(compared(world))
+    return codes
+
+
+@pytest.fixture
+def slow_exits():
+    made = World(Shop((Spec(replicas=2, drain=60 * SECOND, backoff=QUICK),), guard=LOOSE))
+    made.run(90 * SECOND)
+    yield made
+    made.close()
+
+
+def test_a_replica_that_drains_for_its_health_is_unfinished(slow_exits):
+    slow_exits.apps.sick.add(slow_exits.generation(WEB.format(0)))
+    codes = codes_while_draining(slow_exits, 100)
+    assert len(codes) > 30
+    assert set(codes) == {Exit.UNFINISHED}
+    slow_exits.run(90 * SECOND)
+    assert compared(slow_exits) is Exit.OK
+
+
+def test_a_run_that_ends_in_the_drain_of_a_health_restart_is_unfinished(slow_exits):
+    slow_exits.apps.sick.add(slow_exits.generation(WEB.format(0)))
+    summary = slow_exits.once(45 * SECOND)
+    assert [wait.waiting for wait in summary.decision.waits] == [Waiting.DRAIN]
+    assert summary.exit is Exit.UNFINISHED
+    assert [reason for reason in summary.reasons if "waiting for drain" in reason]
+
+
+def test_a_replica_that_drains_for_the_manifests_counts_as_converged(slow_exits):
+    slow_exits.push(Shop((Spec(replicas=1, drain=60 * SECOND, backoff=QUICK),), guard=LOOSE))
+    codes = codes_while_draining(slow_exits, 120)
+    assert len(codes) > 30
+    assert set(codes) == {Exit.OK}
 
 
 EMPTY = {"at_wall": 100 * HOUR, "holds": [], "waits": [], "steps": [], "status": {}}

@@ -43,14 +43,19 @@ class World:
     """A service around a repository; `events`, `notes` and `hurried` are what the daemon would get."""
 
     def __init__(
-        self, repository: Repository, connect: Callable[..., Client] = no_registry, gather: float = 0.0
+        self,
+        repository: Repository,
+        connect: Callable[..., Client] = no_registry,
+        gather: float = 0.0,
+        state: str = "state",
+        path: str = "prod",
     ) -> None:
-        self.repository, self.state = repository, repository.base / "state"
+        self.repository, self.state = repository, repository.base / state
         self.state.mkdir(mode=0o700, exist_ok=True)
         self.events: list[Event] = []
         self.notes: list[str] = []
         self.hurried: list[str] = []
-        self.url = parse(repository.url)
+        self.url = parse(f"{repository.upstream.url}//{path}?ref=main")
         self.writer = Writer(self.url, repository.local, self.state, None, wall)
         links = Links(self.events.append, self.hurried.append, self.notes.append)
         self.seconds = 0.0

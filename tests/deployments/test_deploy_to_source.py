@@ -148,6 +148,21 @@ def test_another_repository_gets_neither_commit_nor_credentials(repository, reco
     assert len(other.log()) == len(repository.log()) == 1
 
 
+def test_a_source_that_cannot_be_read_ends_with_its_own_code(repository, reconcile):
+    assert deploy(reconcile, repository, image="registry.test:5000/shop:1.4").code == 0  # its mirror has the commit
+    away = repository.upstream.bare.rename(repository.base / "away.git")
+    done = deploy(reconcile, repository)
+    assert done.code == 8
+    assert "next step: check the address of the source" in done.err
+    away.rename(repository.upstream.bare)
+    assert len(repository.log()) == 1
+    signers = repository.base / "signers"
+    signers.write_text(f"other@example.com {SshKey(repository.base, 'other').line}\n")
+    repository.declare(f"verify: {{mode: head, keys: [{{ssh: '{signers}'}}]}}, writeBack: {{mode: commit}}")
+    assert deploy(reconcile, repository).code == 8
+    assert len(repository.log()) == 1
+
+
 def test_invalid_manifests_get_no_commit(repository, reconcile):
     repository.upstream.commit({"prod/shop.yaml": SHOP + "  replicas: -1\n"})
     assert deploy(reconcile, repository).code == 3

@@ -164,25 +164,6 @@ def test_a_registry_that_is_down_changes_nothing_and_is_reported_once(tmp_path, 
         world.until(lambda: len(world.repository.log()) == commits + 1, "the image is written")
 
 
-def test_a_newer_image_at_the_head_is_not_replaced_by_an_older_choice(tmp_path, registry):
-    image = f"{registry.host}/shop:1.4.0"
-    with following(tmp_path, registry, {"shop": workload("shop", 'semver: "1.x"', image)}) as world:
-        world.until(lambda: world.asks > 0, "the registry is asked")
-        world.repository.upstream.commit(
-            {"prod/shop.yaml": workload("shop", 'semver: "1.x"', image.replace("1.4.0", "1.9.0"))}
-        )
-        desired = world.service._desired  # the older commit is still in force
-        put(registry, "shop", "1.5.0")
-        commits = len(world.repository.log())
-        world.seconds += 1000
-        world.service._desired = None
-        world.service.in_force(desired)
-        world.until(lambda: world.service._remembered.followed.get("workload/shop main") is not None, "it was asked")
-        world.until(lambda: world.service._remembered.followed["workload/shop main"].chosen != "", "it was tried")
-        assert len(world.repository.log()) == commits
-        assert "1.9.0" in shown(world)
-
-
 def test_without_the_right_a_policy_says_what_it_would_write(tmp_path, registry):
     image = f"{registry.host}/shop:1.4.0"
     put(registry, "shop", "1.5.0")

@@ -69,7 +69,7 @@ def pages(count: int, link: str):
     """A registry with `count` pages of one tag each; `link` makes the header of the next page."""
 
     def answer(method, path, headers):
-        at = int(path.rpartition("last=t")[2] or 0) if "last=" in path else 0
+        at = int(path.rpartition("last=t")[2].partition("&")[0] or 0) if "last=" in path else 0
         extra = {"Link": link % (at + 1)} if at + 1 < count else {}
         return 200, extra, json.dumps({"name": "x", "tags": [f"t{at}"]}).encode()
 
@@ -81,6 +81,7 @@ def pages(count: int, link: str):
     [
         '</v2/x/tags/list?last=t%d&n=1000>; rel="next"',
         "<http://192.0.2.1/steal?last=t%d>; rel=next",
+        '</v2/x/tags/list?n=50&next_page=last=t%d>; rel="next"',
     ],
 )
 def test_pages_are_followed_on_the_same_server_only(asked, link):
@@ -109,6 +110,43 @@ def test_unusable_answers_are_unknown(asked, status, headers, body):
     with scripted() as registry:
         registry.answer = lambda *_: (status, headers, body)
         with pytest.raises(Unreachable):
+            asked(registry.server).tags("x")
+
+
+def test_more_tags_than_the_limit_are_unknown_and_not_kept(asked, monkeypatch):
+    monkeypatch.setattr(subject, "PER_PAGE", 10)
+    with scripted() as registry:
+        names = json.dumps({"tags": [f"1.{n}.0" for n in range(5_000)]}).encode()
+        registry.answer = lambda *_: (200, {"Link": f'<?last={len(registry.seen)}>; rel="next"'}, names)
+        with pytest.raises(Unreachable, match="more than"):
+            asked(registry.server).tags("x")
+        assert len(registry.seen) == 1
+
+
+@pytest.mark.parametrize("link", ["http://[::1", "http://[x]?last=a\x7f", "?last=\xe9", "?", "?last=" + "a" * 3000])
+def test_a_next_page_of_no_use_is_unknown(asked, link):
+    with scripted() as registry:
+        registry.answer = lambda *_: (200, {"Link": f'<{link}>; rel="next"'}, b'{"tags": ["1"]}')
+        with pytest.raises(Unreachable, match="without a name"):
+            asked(registry.server).tags("x")
+
+
+@pytest.mark.parametrize(
+    "realm",
+    ["http://[::1", "http://x]/", "http://a b/", "http:///token", "http://user@127.0.0.1/", "http://127.0.0.1:1/\x7f"],
+)
+def test_a_server_of_tokens_with_an_invalid_address_is_refused(asked, realm):
+    with scripted() as registry:
+        registry.answer = lambda *_: (401, {"WWW-Authenticate": f'Bearer realm="{realm}"'}, b"{}")
+        with pytest.raises(Rejected, match="invalid address"):
+            asked(registry.server).tags("x")
+
+
+@pytest.mark.parametrize("place", ["a..b", "127.0.0.1:99999", "127.0.0.1:1", f"{'a' * 70}.test"])
+def test_a_server_of_tokens_that_cannot_be_reached_is_unreachable(asked, place):
+    with scripted() as registry:
+        registry.answer = lambda *_: (401, {"WWW-Authenticate": f'Bearer realm="http://{place}/"'}, b"{}")
+        with pytest.raises(Unreachable, match="no connection"):
             asked(registry.server).tags("x")
 
 

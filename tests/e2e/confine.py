@@ -66,6 +66,8 @@ def protect(writable: list[str]) -> None:
 def as_root(spec: dict[str, Any], file: str, command: list[str]) -> None:
     for path in spec["needed"]:
         reachable(path)
+    if spec["users"]:
+        mount("--bind", spec["users"], "/etc/passwd")
     protect(spec["writable"])
     os.umask(spec["umask"])
     user, groups = str(spec["user"]), ",".join(map(str, spec["groups"]))

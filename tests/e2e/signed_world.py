@@ -2,13 +2,12 @@
 
 import http.client
 import json
-import os
 import secrets
 import subprocess
-import sys
 from pathlib import Path
 
-from tests.e2e.quickstart_world import PATIENCE, ROOT, until
+from tests.e2e.program import Program, processes
+from tests.e2e.quickstart_world import PATIENCE, until
 from tests.free_ports import free_port
 from tests.git.signed_repository import SignedRepository, SshKey
 from tests.web.webhook_world import SECRET, body_of, headers_of
@@ -41,7 +40,7 @@ spec: {type: process}
 """
 
 
-class SignedWorld:
+class SignedWorld(Program):
     """One user's machine, its local documents, and the repository.
 
     Args:
@@ -50,10 +49,7 @@ class SignedWorld:
     """
 
     def __init__(self, base: Path, **source: object) -> None:
-        self.base, self.home = base, base / "home"
-        self.id = f"g{secrets.token_hex(4)}"
-        self.state = self.home / "reconciler" / self.id
-        self.env = {**os.environ, "XDG_STATE_HOME": str(self.home), "NO_COLOR": "1"}
+        super().__init__(base, f"g{secrets.token_hex(4)}")
         self.repository = SignedRepository(base)
         self.alice, self.mallory = SshKey(base, "alice"), SshKey(base, "mallory")
         self.local = base / "local"
@@ -66,7 +62,6 @@ class SignedWorld:
         url = f"git+file://{self.repository.bare}//prod?ref=main"
         self.source: dict[str, object] = {"url": url, "interval": "10s", "verify": verify, "webhook": webhook, **source}
         self.write()
-        self.daemons: list[subprocess.Popen[str]] = []
         self.deliveries = 0
 
     def write(self) -> None:
@@ -106,50 +101,14 @@ class SignedWorld:
         finally:
             client.close()
 
-    def run(self, *words: str | Path, code: int = 0) -> str:
-        """One command; both of its streams."""
-        done = subprocess.run(
-            [sys.executable, "-m", "reconciler", *map(str, words)],
-            cwd=ROOT,
-            env=self.env,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            check=False,
-        )
-        assert "Traceback" not in done.stderr
-        assert done.returncode == code, done.stdout + done.stderr
-        return done.stdout + done.stderr
-
     def status(self) -> str:
         """What `status` prints, whatever its exit code is: a daemon may be on its way."""
-        words = [sys.executable, "-m", "reconciler", "status", "--instance-id", self.id]
-        return subprocess.run(
-            words,
-            cwd=ROOT,
-            env=self.env,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            check=False,
-        ).stdout
+        _, out, _ = self.ask("status", "--instance-id", self.id)
+        return out
 
     def watch(self, *, listens: bool = True) -> subprocess.Popen[str]:
         """Start a daemon, and wait until it answers, to webhooks too."""
-        with (self.base / "watch.log").open("a") as log:
-            daemon = subprocess.Popen(
-                [sys.executable, "-m", "reconciler", "--watch", "--instance", str(self.local)],
-                cwd=ROOT,
-                env=self.env,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                text=True,
-            )
-        self.daemons.append(daemon)
-        until(lambda: (self.state / "lock.owner").exists() and self.live(), PATIENCE)
+        daemon = super().watch("--instance", self.local)
         if listens:
             until(self.listening, PATIENCE)
         return daemon
@@ -164,32 +123,13 @@ class SignedWorld:
         finally:
             client.close()
 
-    def live(self) -> bool:
-        """Whether a daemon answers."""
-        return bool(json.loads(self.run("status", "--instance-id", self.id, "-o", "json"))["live"])
-
-    def log(self) -> str:
-        return (self.base / "watch.log").read_text()
-
     def numbers(self) -> list[str]:
         """The numbers of the commits whose workload runs."""
-        found = []
-        for entry in Path("/proc").iterdir():
-            try:
-                words, environment = (entry / "cmdline").read_bytes(), (entry / "environ").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if words == b"sleep\x0086397\x00" and f"WORLD={self.base}".encode() in environment:
-                found += [value[2:].decode() for value in environment if value.startswith(b"N=")]
-        return found
-
-    def events(self) -> list[dict]:
-        return list(json.loads(self.run("events", "--instance-id", self.id, "-o", "json"))["events"])
+        running = processes(b"sleep\x0086397\x00", self.base)
+        return [value[2:].decode() for _, variables in running for value in variables if value.startswith(b"N=")]
 
     def close(self) -> None:
         """End the daemons, and remove what runs."""
-        for daemon in self.daemons:
-            daemon.terminate()
-            daemon.wait(PATIENCE)
+        self.stop()
         if self.state.exists():
             self.run("destroy", "--instance-id", self.id, "--yes")

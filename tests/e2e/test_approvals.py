@@ -1,33 +1,23 @@
 """Guarded changes on a real engine and a real name server: they wait for an operator, and a saved plan is an approval."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.dns_world import NameServer
+from tests.e2e.program import ENGINE, Program
 from tests.e2e.quickstart_world import ROOT, until
 from tests.providers.runtime.docker.bench import Bench
 from tests.providers.runtime.docker.engine import IMAGE, NETWORK, ensure_docker
 
 pytestmark = [pytest.mark.server("dockerd"), pytest.mark.server("named")]
 
-TREE = """\
-apiVersion: reconciler/v1
-kind: Instance
-metadata: {{name: here}}
-spec: {{id: {id}}}
----
-apiVersion: reconciler/v1
-kind: Provider
-metadata: {{name: local}}
-spec: {{type: docker, settings: {{socket: {socket}}}}}
----
+TREE = (
+    ENGINE
+    + """\
 apiVersion: reconciler/v1
 kind: Guard
 metadata: {{name: limits}}
@@ -61,17 +51,18 @@ spec:
             - {{name: TOKEN, valueFrom: {{secret: {{env: SENTINEL}}}}}}
           securityContext: {{capabilities: {{add: [{capabilities}]}}}}
 """
+)
 SECRET = "sentinel-91c6e07b"
 
 
-class Host:
+class Host(Program):
     """An engine, a zone, and a tree of manifests for both."""
 
     def __init__(self, bench: Bench, server: NameServer, base: Path) -> None:
-        self.bench, self.api, self.server, self.base = bench, bench.api, server, base
-        self.tree, self.file, self.log = base / "tree", base / "a.plan", base / "log"
-        self.env = {**os.environ, "XDG_STATE_HOME": str(base / "home"), "NO_COLOR": "1", "SENTINEL": SECRET}
-        self.daemon: subprocess.Popen[bytes] | None = None
+        super().__init__(base, bench.instance, SENTINEL=SECRET, PYTHONPATH=str(ROOT))
+        self.directory = base
+        self.bench, self.api, self.server = bench, bench.api, server
+        self.tree = base / "tree"
         self.tree.mkdir()
         self.zone = server.new_zone()
 
@@ -92,35 +83,16 @@ class Host:
         (self.tree / "all.new").write_text(text)
         (self.tree / "all.new").replace(self.tree / "all.yaml")
 
-    def run(self, *words: str, code: int = 0) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "reconciler", *words],
-            cwd=self.base,
-            env={**self.env, "PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-            stdin=subprocess.DEVNULL,
-        )
-        said = done.stdout + done.stderr
-        assert "Traceback" not in said
-        assert SECRET not in said
-        assert done.returncode == code, said
-        return said
+    def ask(self, *words: str | Path) -> tuple[int, str, str]:
+        """As of every program; none of its commands shows the secret."""
+        code, out, err = super().ask(*words)
+        assert SECRET not in out + err
+        return code, out, err
 
-    def watch(self) -> None:
+    def watch_again(self) -> None:
+        """Start a daemon; one that runs is killed first."""
         self.kill()
-        command = [sys.executable, "-m", "reconciler", "--watch", str(self.tree)]
-        with self.log.open("ab") as log:
-            self.daemon = subprocess.Popen(
-                command, cwd=ROOT, env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
-
-    def kill(self) -> None:
-        if self.daemon is not None:
-            self.daemon.kill()
-            self.daemon.wait()
+        self.start(self.tree)
 
     def running(self) -> dict[str, str]:
         """Name -> id of the containers that run."""
@@ -159,11 +131,8 @@ def host(tmp_path: Path, shared: Path, server: NameServer) -> Iterator[Host]:
 
 
 def objects(host: Host) -> set[str]:
-    listed = subprocess.run(
-        [sys.executable, "-m", "reconciler", "approve", "--instance-id", host.bench.instance, "-o", "json"],
-        cwd=ROOT, env=host.env, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    return {change["object"] for change in json.loads(listed.stdout)["changes"]}
+    _, out, _ = host.ask("approve", "--instance-id", host.id, "-o", "json")
+    return {change["object"] for change in json.loads(out)["changes"]}
 
 
 def test_a_daemon_does_exactly_what_was_approved_over_a_kill(host: Host) -> None:
@@ -171,10 +140,10 @@ def test_a_daemon_does_exactly_what_was_approved_over_a_kill(host: Host) -> None
     host.run("--once", "tree", "--timeout", "60s")
     before = host.running()
     assert len(before) == 1
-    host.watch()
+    host.watch_again()
     host.write("www", level="debug")
     until(lambda: objects(host) == {"workload/web/0", "recordlist/names"})
-    host.watch()  # after a kill -9
+    host.watch_again()  # after a kill -9
     until(lambda: objects(host) == {"workload/web/0", "recordlist/names"})
     assert host.running() == before
     assert host.records() == {"www", "old"}

@@ -11,21 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.program import ENGINE
 from tests.e2e.quickstart_world import ROOT, until
 from tests.providers.runtime.docker.bench import Bench
 from tests.providers.runtime.docker.engine import IMAGE, NETWORK, ensure_docker, ensure_podman, podman_home
 
-MANIFESTS = """\
-apiVersion: reconciler/v1
-kind: Instance
-metadata: {{name: here}}
-spec: {{id: {id}}}
----
-apiVersion: reconciler/v1
-kind: Provider
-metadata: {{name: local}}
-spec: {{type: docker, settings: {{socket: {socket}}}}}
----
+MANIFESTS = (
+    ENGINE
+    + """\
 apiVersion: reconciler/v1
 kind: Workload
 metadata: {{name: web}}
@@ -45,6 +38,7 @@ spec:
           env: [{{name: VERSION, value: "1"}}]
           resources: {{limits: {{memory: 16Mi}}}}
 """
+)
 
 
 class Machine:
@@ -213,3 +207,19 @@ def test_ends_that_the_engine_repairs_are_reported_as_what_they_were(docker: Mac
     _, said = docker.run("explain", "workload/web/0")
     assert "1 recent runtime restart" in said
     assert "health restart" not in said
+
+
+def test_a_container_that_an_operator_removes_is_named_as_that(machine: Machine) -> None:
+    machine.once()
+    first, _ = machine.names()
+    machine.watch()
+    until(lambda: machine.run("status")[0] == 0)
+    before = machine.api.inspect(first)["Id"]
+    machine.api.remove(first)
+    until(lambda: first in machine.names() and machine.api.inspect(first)["Id"] != before and machine.running() == 2)
+    until(lambda: f"another program removed {first}" in machine.run("events")[1])
+    _, said = machine.run("events", "--object", "workload/web/0")
+    assert "started again" not in said, said
+    happened = [line for line in said.splitlines() if " removed " in line or f"create {first}" in line]
+    assert len(happened) == 3, "created, removed and created again"
+    assert " removed " in happened[1]

@@ -175,10 +175,14 @@ def test_a_held_force_push_is_held_over_restarts(host: Host) -> None:
     old = git("rev-parse", "HEAD", at=host.upstream.work)
     git("commit", "-q", "--amend", "-m", "other", at=host.upstream.work)
     new = host.upstream.commit({"set/web.yaml": WEB % "two"})
-    code, out = host.here("--once")
-    assert code == 8, out
-    assert old in out
-    assert new in out
+    for words in (("plan",), ("--once",)):
+        code, out = host.here(*words)
+        assert code == 8, out
+        assert old in out
+        assert new in out
+    branch = f"{host.upstream.url}//set?ref=refs/heads/proposal"
+    host.upstream.push("HEAD:refs/heads/proposal")
+    assert host.run("plan", branch, "--instance", str(host.local))[0] == 0  # only the source is held
     assert host.running() == ["one"]
     with host.daemon():
         eventually(lambda: host.status()["live"])

@@ -6,20 +6,20 @@ import secrets
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.quickstart_world import PATIENCE, ROOT, until
+from tests.e2e.program import Program, processes
+from tests.e2e.quickstart_world import PATIENCE, until
 
 HOST = """\
 apiVersion: reconciler/v1
 kind: Instance
 metadata: {name: here}
-spec: {id: "@ID@"}
+spec: {id: "@ID@", intervals: {runtime: 1s}}
 ---
 apiVersion: reconciler/v1
 kind: Provider
@@ -32,6 +32,7 @@ apiVersion: reconciler/v1
 kind: Workload
 metadata: {name: w}
 spec:
+  restarts: {backoff: {initial: 1s}}
   template:
     metadata: {labels: {app: w}}
     spec:
@@ -44,17 +45,14 @@ NEWLINE = "\n"
 LINE = TREE.count(NEWLINE) + 1
 
 
-class World:
+class World(Program):
     """One user's machine with one workload of one process."""
 
     def __init__(self, base: Path) -> None:
-        self.base, self.home, self.manifests = base, base / "home", base / "manifests"
-        self.id = f"v{secrets.token_hex(4)}"
+        super().__init__(base, f"v{secrets.token_hex(4)}")
+        self.manifests = base / "manifests"
         self.manifests.mkdir()
         self.write(TREE)
-        self.state = self.home / "reconciler" / self.id
-        self.env = {**os.environ, "XDG_STATE_HOME": str(self.home), "NO_COLOR": "1"}
-        self.daemons: list[subprocess.Popen[str]] = []
 
     def write(self, text: str, name: str = "all.yaml") -> None:
         """Replace a file of the manifests, as a checkout does."""
@@ -66,62 +64,20 @@ class World:
         """Write local documents with the Instance, the Provider and a Guard with this spec."""
         local = self.base / "local"
         local.mkdir(mode=0o700, exist_ok=True)
-        allowing = HOST.replace('"@ID@"', f"{self.id}, allowProcess: [w]")
+        allowing = HOST.replace('"@ID@"', f'"{self.id}", allowProcess: [w]')
         (local / "host.yaml").write_text(allowing)
         (local / "guard.yaml").write_text(
             f"apiVersion: reconciler/v1\nkind: Guard\nmetadata: {{name: g}}\nspec: {guard}\n"
         )
         return local
 
-    def run(self, *words: str | Path, code: int = 0) -> str:
-        """One command; both of its streams."""
-        done = subprocess.run(
-            [sys.executable, "-m", "reconciler", *map(str, words)],
-            cwd=ROOT,
-            env=self.env,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            check=False,
-        )
-        assert "Traceback" not in done.stderr
-        assert done.returncode == code, done.stdout + done.stderr
-        return done.stdout + done.stderr
-
     def watch(self, *words: str | Path) -> subprocess.Popen[str]:
         """Start a daemon, and wait until it has decided."""
-        log = (self.base / "watch.log").open("a")
-        with log:
-            daemon = subprocess.Popen(
-                [sys.executable, "-m", "reconciler", "--watch", *map(str, words or (self.manifests,))],
-                cwd=ROOT,
-                env=self.env,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                text=True,
-            )
-        self.daemons.append(daemon)
-        until(lambda: (self.state / "lock.owner").exists() and self.live(), PATIENCE)
-        return daemon
-
-    def live(self) -> bool:
-        """Whether a daemon answers."""
-        done = json.loads(self.run("status", "--instance-id", self.id, "-o", "json"))
-        return bool(done["live"])
+        return super().watch(*(words or (self.manifests,)))
 
     def replicas(self) -> list[int]:
         """The processes of the workload."""
-        found = []
-        for entry in Path("/proc").iterdir():
-            try:
-                words, environment = (entry / "cmdline").read_bytes(), (entry / "environ").read_bytes()
-            except OSError:
-                continue
-            if words == b"sleep\x0086399\x00" and f"WORLD={self.base}".encode() in environment.split(b"\x00"):
-                found.append(int(entry.name))
-        return found
+        return [pid for pid, _ in processes(b"sleep\x0086399\x00", self.base)]
 
     def healed(self) -> None:
         """Kill the replica with -9, and see another one run."""
@@ -129,18 +85,12 @@ class World:
         os.kill(old, signal.SIGKILL)
         until(lambda: len(new := self.replicas()) == 1 and new != [old])
 
-    def events(self) -> list[dict]:
-        return list(json.loads(self.run("events", "--instance-id", self.id, "-o", "json"))["events"])
-
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
     made = World(tmp_path)
     yield made
-    for daemon in made.daemons:
-        if daemon.poll() is None:
-            daemon.kill()
-        daemon.wait(timeout=PATIENCE)
+    made.kill()
     for pid in made.replicas():
         os.kill(pid, signal.SIGKILL)
 
@@ -194,32 +144,47 @@ def test_kill_9_of_the_daemon_on_broken_manifests_changes_nothing_of_that(world)
     assert attempted["problems"][0]["line"] == LINE
 
 
-def test_every_command_works_while_the_manifests_are_broken(world):
+@pytest.fixture
+def broken(world: World) -> World:
+    """A daemon whose manifests have become invalid."""
     world.run("--once", world.manifests)
     world.watch()
     world.write(TREE + BROKEN)
     until(lambda: bool(holds(world)))
-    said = [
-        world.run("status", world.manifests),
-        world.run("explain", "workload/w", world.manifests),
-        world.run("events", world.manifests),
-        world.run("get", "revisions", world.manifests),
-        world.run("suspend", "workload/w", world.manifests, "--reason", "looking"),
-        world.run("resume", "workload/w", world.manifests),
-        world.run("drain", "workload/w/0", world.manifests, "--reason", "looking"),
-        world.run("release", "workload/w/0", world.manifests),
-        world.run("restart", "workload/w", world.manifests, "--wait", "--deadline", "60s"),
-        world.run("plan", world.manifests, "--instance-id", world.id),
-        world.run("doctor", world.manifests, "--instance-id", world.id),
-        world.run("status", "--instance-id", world.id),
-    ]
-    for out in said:
+    return world
+
+
+LOOKS = (["status"], ["explain", "workload/w"], ["events"], ["get", "revisions"], ["plan"], ["doctor"])
+ORDERS = (
+    ["suspend", "workload/w", "--reason", "looking"],
+    ["resume", "workload/w"],
+    ["drain", "workload/w/0", "--reason", "looking"],
+    ["release", "workload/w/0"],
+    ["restart", "workload/w", "--wait", "--deadline", "60s"],
+)
+
+
+def test_every_look_says_first_that_the_manifests_are_broken(broken: World) -> None:
+    for words in LOOKS:
+        named = ["--instance-id", broken.id] if words[0] in {"plan", "doctor"} else []
+        out = broken.run(*words, broken.manifests, *named)
         assert f"all.yaml:{LINE}:" in out.partition("\n")[0], out
+    out = broken.run("status", "--instance-id", broken.id)
+    assert f"all.yaml:{LINE}:" in out.partition("\n")[0], out
+    broken.run("plan", broken.manifests, code=3)
+
+
+def test_every_order_works_while_the_manifests_are_broken(broken: World) -> None:
+    for words in ORDERS:
+        out = broken.run(*words, broken.manifests)
+        assert f"all.yaml:{LINE}:" in out.partition("\n")[0], out
+
+
+def test_every_document_names_both_revisions_of_broken_manifests(broken: World) -> None:
     for words in (["get", "endpoints"], ["explain", "workload/w"], ["status"], ["get", "requests"]):
-        document = json.loads(world.run(*words, world.manifests, "-o", "json"))
+        document = json.loads(broken.run(*words, broken.manifests, "-o", "json"))
         assert document["manifests"]["attempted"]["problems"][0]["line"] == LINE
         assert document["manifests"]["in_force"]["revision"] != document["manifests"]["attempted"]["revision"]
-    world.run("plan", world.manifests, code=3)
 
 
 def test_destroy_on_broken_manifests_needs_the_id_and_stays_done(world):

@@ -1,36 +1,26 @@
 """The policy of a local Guard on a real engine: what runs is kept when it is tightened, in a running daemon and over its restarts."""
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.quickstart_world import ROOT, until
+from tests.e2e.program import ENGINE, Program
+from tests.e2e.quickstart_world import until
 from tests.providers.runtime.docker.bench import Bench
 from tests.providers.runtime.docker.engine import IMAGE, NETWORK, ensure_docker
 
 pytestmark = pytest.mark.server("dockerd")
 
-LOCAL = """\
-apiVersion: reconciler/v1
-kind: Instance
-metadata: {{name: here}}
-spec: {{id: {id}}}
----
-apiVersion: reconciler/v1
-kind: Provider
-metadata: {{name: local}}
-spec: {{type: docker, settings: {{socket: {socket}}}}}
----
+LOCAL = (
+    ENGINE
+    + """\
 apiVersion: reconciler/v1
 kind: Guard
 metadata: {{name: limits}}
 spec: {{policy: {policy}}}
 """
+)
 TREE = """\
 apiVersion: reconciler/v1
 kind: Workload
@@ -54,14 +44,13 @@ ALLOWED = "{allow: {capabilities: [NET_ADMIN]}}"
 TIGHTENED = "{}"
 
 
-class Host:
+class Host(Program):
     """A host with local documents, a tree that others change, and an engine."""
 
     def __init__(self, bench: Bench, base: Path) -> None:
+        super().__init__(base, bench.instance)
         self.bench, self.api = bench, bench.api
-        self.tree, self.local, self.log = base / "tree", base / "local.yaml", base / "log"
-        self.env = {**os.environ, "XDG_STATE_HOME": str(base / "home"), "NO_COLOR": "1"}
-        self.daemon: subprocess.Popen[bytes] | None = None
+        self.tree, self.local = base / "tree", base / "local.yaml"
         self.tree.mkdir()
         (self.tree / "web.yaml").write_text(TREE.format(network=NETWORK, image=IMAGE))
         self.policy(ALLOWED)
@@ -72,36 +61,18 @@ class Host:
         new.chmod(0o600)
         new.replace(self.local)
 
-    def run(self, *words: str, code: int = 0) -> str:
-        command = [sys.executable, "-m", "reconciler", *words, str(self.tree), "--instance", str(self.local)]
-        done = subprocess.run(command, cwd=ROOT, env=self.env, capture_output=True, text=True, timeout=120, check=False)
-        assert "Traceback" not in done.stderr, done.stderr
-        assert done.returncode == code, done.stdout + done.stderr
-        return done.stdout + done.stderr
+    def of_tree(self, *words: str, code: int = 0) -> str:
+        """A command with the tree and the local documents."""
+        return self.run(*words, self.tree, "--instance", self.local, code=code)
 
-    def watch(self) -> None:
+    def watch_again(self) -> None:
+        """Start a daemon; one that runs is killed first."""
         self.kill()
-        command = [sys.executable, "-m", "reconciler", "--watch", str(self.tree), "--instance", str(self.local)]
-        with self.log.open("ab") as log:
-            self.daemon = subprocess.Popen(
-                command, cwd=ROOT, env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
-
-    def kill(self) -> None:
-        if self.daemon is not None:
-            self.daemon.kill()
-            self.daemon.wait()
+        self.start(self.tree, "--instance", self.local)
 
     def ids(self) -> dict[str, str]:
         names = self.api.names(f"reconciler.instance={self.bench.instance}")
         return {name: self.api.inspect(name)["Id"] for name in sorted(names)}
-
-    def rules(self) -> set[str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "reconciler", "status", "--instance-id", self.bench.instance, "-o", "json"],
-            cwd=ROOT, env=self.env, capture_output=True, text=True, timeout=120, check=False,
-        )  # fmt: skip
-        return {hold["rule"] for hold in json.loads(done.stdout)["holds"]}
 
 
 @pytest.fixture
@@ -117,15 +88,15 @@ def host(tmp_path: Path, shared: Path) -> Iterator[Host]:
 
 
 def test_what_runs_is_kept_when_the_local_guard_is_tightened(host: Host) -> None:
-    assert "privilege workload/web: + web: capability NET_ADMIN (new)" in host.run("plan")
-    host.run("--once", "--timeout", "60s")
-    assert "capability NET_ADMIN" in host.run("explain", "workload/web")
+    assert "privilege workload/web: + web: capability NET_ADMIN (new)" in host.of_tree("plan")
+    host.of_tree("--once", "--timeout", "60s")
+    assert "capability NET_ADMIN" in host.of_tree("explain", "workload/web")
     before = host.ids()
     assert len(before) == 2
-    host.watch()
+    host.watch_again()
     host.policy(TIGHTENED)
     until(lambda: "SourceInvalid" in host.rules())
-    said = host.run("validate", code=3)
+    said = host.of_tree("validate", code=3)
     assert "web.yaml:17:" in said
     assert "policy-violation" in said
     assert "podSecurity: baseline (the default with local documents)" in said
@@ -136,7 +107,7 @@ def test_what_runs_is_kept_when_the_local_guard_is_tightened(host: Host) -> None
     until(lambda: "PolicyViolation" in host.rules())
     assert host.ids() == {kept: before[kept]}
 
-    host.watch()  # after a kill -9
+    host.watch_again()  # after a kill -9
     began = host.api.inspect(kept)["State"]["StartedAt"]
     host.api.kill(kept)
     until(lambda: (state := host.api.inspect(kept)["State"])["Running"] and state["StartedAt"] != began)

@@ -12,21 +12,14 @@ import pytest
 
 from providers.errors import Gone
 from providers.testing.checks import wait_until
+from tests.e2e.program import ENGINE
 from tests.e2e.test_engine_containers import Machine
 from tests.providers.runtime.docker.bench import Bench
 from tests.providers.runtime.docker.engine import IMAGE, NETWORK, ensure_docker, ensure_podman, podman_home
 
-MANIFESTS = """\
-apiVersion: reconciler/v1
-kind: Instance
-metadata: {{name: here}}
-spec: {{id: {id}, intervals: {{runtime: 1s}}}}
----
-apiVersion: reconciler/v1
-kind: Provider
-metadata: {{name: local}}
-spec: {{type: docker, settings: {{socket: {socket}}}}}
----
+MANIFESTS = (
+    ENGINE.replace("{{id: {id}}}", "{{id: {id}, intervals: {{runtime: 1s}}}}")
+    + """\
 apiVersion: reconciler/v1
 kind: Workload
 metadata: {{name: web}}
@@ -52,6 +45,7 @@ spec:
           securityContext: {{runAsUser: 12345}}
           volumeMounts: [{{name: conf, mountPath: /conf}}, {{name: one, mountPath: /etc/one}}]
 """
+)
 
 
 class Files(Machine):

@@ -146,6 +146,18 @@ def test_a_squash_is_recognized_by_its_tree_and_others_are_named(world: Reviewed
     assert world.review_of(direct).startswith("no merge request")
 
 
+def test_a_merge_is_compared_once_its_plan_can_be_made(world: Reviewed) -> None:
+    host = world.host
+    mirrors = host.home / "reconciler" / host.id / "reviews"
+    mirrors.touch()  # no mirror can be made there
+    merged = host.upstream.commit({"set/web.yaml": WEB % "two"})
+    eventually(lambda: host.running() == ["two"])
+    assert world.review_of(merged) == ""
+    mirrors.unlink()
+    eventually(lambda: world.review_of(merged))
+    assert world.review_of(merged).startswith("no merge request")
+
+
 def test_a_removal_is_in_the_plan_and_the_merge_is_as_reviewed(world: Reviewed) -> None:
     host = world.host
     host.upstream.commit({"set/more.yaml": WEB.replace("name: web", "name: more") % "more"})
@@ -190,6 +202,18 @@ def test_a_head_is_planned_again_only_when_it_or_the_base_changed(world: Reviewe
     eventually(lambda: len(world.statuses(second, "plan")) == 2)
     assert len(world.forge.comments[5]) == 1
     assert "does not contain the commit in force" in world.comment(5)
+
+
+def test_a_locked_merge_request_holds_up_no_other_one(world: Reviewed) -> None:
+    world.forge.locked = {9}
+    locked = world.propose(9, {"set/web.yaml": WEB % "two"})
+    other = world.propose(5, {"set/web.yaml": WEB % "three"})  # the newest ones come first
+    eventually(lambda: world.statuses(other, "plan"))
+    asked = [
+        path for method, path, _, _ in world.forge.seen if method == "POST" and path.endswith("/issues/9/comments")
+    ]
+    assert len(asked) == 1
+    assert world.statuses(locked, "plan") == []
 
 
 def test_no_comment_status_or_event_has_the_token(world: Reviewed) -> None:

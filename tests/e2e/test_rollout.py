@@ -40,7 +40,7 @@ def test_an_activation_at_its_time_under_load_fails_no_request(shop: Shop) -> No
     old = shop.of_version("1")
     with shop.watching(), shop.clients() as clients:
         until(lambda: sum(clients.pages.values()) > 50, "pages are served")
-        answer = shop.deploy("2", "--activate-in", "25s")
+        answer = shop.deploy("2", "--activate-in", "15s")
         assert answer["success"] is True
         assert answer["activation_time"]
         until(lambda: len(shop.of_version("2")) == 2, "the new replicas run before their time")
@@ -115,6 +115,7 @@ def test_with_recreate_the_old_replica_stays_until_the_new_image_is_pulled(shop:
 
 
 def test_a_revision_that_fails_in_its_bake_is_rolled_back_without_a_pull(shop: Shop) -> None:
+    # Its replicas must be unavailable for 30 s, which is no field of the manifests: laws test it in virtual time, this test waits.
     shop.publish("2-frail")
     first = shop.ids()
     with shop.watching(), shop.clients() as clients:

@@ -1,8 +1,8 @@
 """One daemon with every kind of secret of a git source, and servers that repeat them: no secret is in any output, message, file or argument.
 
 The secrets are the token and the ssh key of the repository, the secret of its webhook, the token of the forge, the address of a channel,
-and a value that SOPS has encrypted. Each of them is really used; then the other side answers with it, it is replaced by a wrong one, or
-it is lost. The report behind this test: secrets in errors, annotations and logs (argo-cd#16193, #897, #3479).
+and a value that SOPS has encrypted. Each of them is really used; then, each in a test, the other side answers with it and it is replaced by
+a wrong one, or it is lost. The report behind this test: secrets in errors, annotations and logs (argo-cd#16193, #897, #3479).
 """
 
 import base64
@@ -12,8 +12,9 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
@@ -23,9 +24,9 @@ from manifests.values.notices import ForgeType
 from tests.e2e.quickstart_world import PATIENCE, until
 from tests.e2e.signed_world import SignedWorld
 from tests.e2e.test_git_source import sshd
-from tests.forge.fake_forge import PROJECT, TOKEN, serving
+from tests.forge.fake_forge import PROJECT, TOKEN, Repository, serving
 from tests.git.upstream import CERTIFICATE, Answers, served
-from tests.notify.servers import hook
+from tests.notify.servers import Hook, hook
 from tests.providers.lib.encrypted import identity, sops, sops_program
 from tests.providers.runtime.docker.bench import Bench
 from tests.providers.runtime.docker.engine import IMAGE, NETWORK, ensure_docker
@@ -107,19 +108,29 @@ class Watch:
             for entry in os.scandir("/proc"):
                 if entry.name.isdecimal():
                     with suppress(OSError):
-                        self._look(Path(entry.path))
+                        self._look(entry.path)
 
-    def _look(self, process: Path) -> None:
-        name = (process / "comm").read_text().strip()
-        looks = self._known[process.name, name] = self._known.get((process.name, name), 0) + 1
+    def _look(self, directory: str) -> None:
+        name = _name(f"{directory}/comm")
+        looks = self._known[directory, name] = self._known.get((directory, name), 0) + 1
         if looks > LOOKS:
             return
+        process = Path(directory)
         texts = [(process / "cmdline").read_bytes()]
         if name.startswith(PROGRAMS):
             self.seen.add(name)
             texts.append((process / "environ").read_bytes())
         if any(needle in text for needle in self.needles for text in texts):
             self.found.add(f"{name}: {texts[0]!r}")
+
+
+def _name(file: str) -> str:
+    """What a process is called. Without file objects, because it is asked for all processes fifty times a second."""
+    number = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(number, 64).decode(errors="replace").strip()
+    finally:
+        os.close(number)
 
 
 class Sentinels(SignedWorld):
@@ -180,18 +191,8 @@ class Sentinels(SignedWorld):
 
     def say(self, *words: str) -> str:
         """What a command prints, whatever its exit code."""
-        done = subprocess.run(
-            [sys.executable, "-m", "reconciler", *words],
-            cwd=Path(__file__).resolve().parents[2],
-            env=self.env,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            check=False,
-        )
-        assert "Traceback" not in done.stderr, done.stderr
-        return f"exit {done.returncode}\n{done.stdout}{done.stderr}"
+        code, out, err = self.ask(*words)
+        return f"exit {code}\n{out}{err}"
 
     def all_said(self, *commands: str) -> dict[str, str]:
         """What these commands print now."""
@@ -245,15 +246,58 @@ def repeating(base: Path) -> Iterator[tuple[str, list[bool]]]:
         yield f"git+https://127.0.0.1:{server.port}/bare.git", denies
 
 
+@dataclass
+class Moment:
+    """A host at work, and the servers that it uses."""
+
+    world: Sentinels
+    forge: Repository
+    channel: Hook
+    denies: list[bool]
+
+    def all_is_well(self) -> dict[str, str]:
+        """All secrets are used, and servers answer with them."""
+        said = {"delivery": json.dumps(self.world.deliver()), "wrong delivery": deliver_wrongly(self.world.port)}
+        return said | self.world.all_said(*SHOWN)
+
+    def denied(self) -> dict[str, str]:
+        """The server of the repository repeats the token; then the token is another one."""
+        self.denies.append(True)
+        self.world.deliver()
+        until(lambda: "SourceUnreadable" in self.world.status(), PATIENCE)
+        self.world.file("token", f"{WRONG}-{GIT_TOKEN}")
+        said = self.world.all_said(*DENIED)
+        self.denies.clear()
+        self.world.file("token", GIT_TOKEN)
+        return said
+
+    def broken(self) -> dict[str, str]:
+        """The value cannot be decrypted, and the manifests are invalid."""
+        world = self.world
+        (world.base / "age.txt").rename(world.base / "kept.txt")
+        (world.repository.work / "prod" / "bad.yaml").write_text("kind: Nothing\nspec: {password: x}\n")
+        commit = world.change(2)
+        world.deliver()
+        until(lambda: any(row["commit"] == commit for row in self.forge.statuses), PATIENCE)
+        said = world.all_said(*BROKEN)
+        (world.base / "kept.txt").rename(world.base / "age.txt")
+        said["once"] = world.say("--once", "-v", "--instance", str(world.local))
+        until(lambda: len(self.channel.requests) > 1, PATIENCE)
+        assert all(path.endswith(CHANNEL) for path, _, _ in self.channel.requests), "the channel's address was not used"
+        return said
+
+
 @pytest.mark.server("dockerd")
 @pytest.mark.server("age")
+@pytest.mark.parametrize(
+    "moment", [Moment.all_is_well, Moment.denied, Moment.broken], ids=lambda moment: moment.__name__
+)
 def test_no_secret_of_a_source_is_in_any_output_file_or_argument(
-    tmp_path: Path, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    moment: Callable[[Moment], dict[str, str]], tmp_path: Path, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sops_program(tmp_path, monkeypatch)
     secrets = (GIT_TOKEN, WEBHOOK_SECRET, TOKEN, CHANNEL, VALUE, WRONG)
     needles = set().union(*map(forms, secrets))
-    said: dict[str, str] = {}
     with (
         Watch(needles) as watch,
         serving(ForgeType.GITLAB) as forge,
@@ -270,33 +314,12 @@ def test_no_secret_of_a_source_is_in_any_output_file_or_argument(
             until(lambda: any(row["commit"] == first for row in forge.statuses), PATIENCE)
             (container,) = world.containers()
             assert f"DB_PASSWORD={VALUE}" in container["Config"]["Env"], "the container has no secret"
+            said = moment(Moment(world, forge, channel, denies))
             said["labels"] = str(container["Config"]["Labels"])
-            said["delivery"] = json.dumps(world.deliver())
-            said["wrong delivery"] = deliver_wrongly(world.port)
-            said |= {f"first: {name}": text for name, text in world.all_said(*SHOWN).items()}
-
-            denies.append(True)  # the server repeats the token
-            world.deliver()
-            until(lambda: "SourceUnreadable" in world.status(), PATIENCE)
-            world.file("token", f"{WRONG}-{GIT_TOKEN}")
-            said |= {f"denied: {name}": text for name, text in world.all_said(*DENIED).items()}
-            denies.clear()
-            world.file("token", GIT_TOKEN)
-
-            (tmp_path / "age.txt").rename(tmp_path / "kept.txt")  # the value cannot be decrypted
-            (world.repository.work / "prod" / "bad.yaml").write_text("kind: Nothing\nspec: {password: x}\n")
-            broken = world.change(2)
-            world.deliver()
-            until(lambda: any(row["commit"] == broken for row in forge.statuses), PATIENCE)
-            said |= {f"broken: {name}": text for name, text in world.all_said(*BROKEN).items()}
-            (tmp_path / "kept.txt").rename(tmp_path / "age.txt")
-            said["once"] = world.say("--once", "-v", "--instance", str(world.local))
-            until(lambda: len(channel.requests) > 1, PATIENCE)
         finally:
             world.close()
         said["bodies of notices"] = "".join(body.decode() for _, _, body in channel.requests)
         said["statuses and comments"] = json.dumps([forge.statuses, forge.comments])
-        assert any(path.endswith(CHANNEL) for path, _, _ in channel.requests), "the channel's address was not used"
         files = world.files()
     assert watch.seen >= {"git", "sops"}, watch.seen
     assert not watch.found

@@ -138,4 +138,13 @@ def test_a_snapshot_needs_a_key_that_can_sign(elsewhere: Elsewhere) -> None:
     bad.write_text("no key\n")
     out = ci.run("snapshot", ci.tree, "--instance", ci.local, "--out", elsewhere.file, "--key", bad, code=1)
     assert "next step: name a private SSH key" in out
+
+
+def test_a_snapshot_that_could_not_be_used_is_not_taken(elsewhere: Elsewhere) -> None:
+    ci = elsewhere.ci
+    out = ci.run("snapshot", ci.tree, "--instance", ci.local, "--out", elsewhere.file, "--expires", "0s", code=64)
+    assert "--expires 1h" in out
+    out = ci.run("snapshot", ci.tree, "--instance", ci.local, "--out", ci.base / "no" / "file", code=64)
+    assert "there is no directory" in out
+    assert not elsewhere.file.exists()
     assert not elsewhere.file.exists()

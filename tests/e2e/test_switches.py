@@ -60,7 +60,9 @@ def test_a_held_commit_waits_over_kills(world):
     assert hold["until"]
     daemon.kill()
     daemon.wait(timeout=PATIENCE)
+    document(world, "status", "--instance-id", world.id, "--exit-code", code=7)
     world.watch()
+    document(world, "status", "--instance-id", world.id, "--exit-code", code=7)
     world.healed()
     assert in_force(world) == first, "a restart takes no new commit"
 

@@ -1,18 +1,16 @@
 """`plan --untrusted` with the real program: a stranger's tree makes it ask, read and run nothing, and learns only names."""
 
 import json
-import os
 import secrets
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.quickstart_world import PATIENCE, ROOT, until
+from tests.e2e.program import Program
+from tests.e2e.quickstart_world import PATIENCE, until
 
 LOCAL = """\
 apiVersion: reconciler/v1
@@ -122,43 +120,22 @@ class Stranger:
                     self.got.append(b"")
 
 
-class Ci:
+class Ci(Program):
     """A CI job: local documents beside a checkout, and a secret in its environment."""
 
     def __init__(self, base: Path, port: int) -> None:
-        self.base, self.id, self.port = base, f"u{secrets.token_hex(4)}", port
+        super().__init__(base, f"u{secrets.token_hex(4)}", CI_DEPLOY_TOKEN="s3cr3t-of-ci")
+        self.port = port
         self.tree, self.local = base / "checkout", base / "local"
         for directory in (self.tree, self.local):
             directory.mkdir(mode=0o700)
         (self.local / "host.yaml").write_text(self.filled(LOCAL))
-        self.env = {
-            **os.environ,
-            "XDG_STATE_HOME": str(base / "home"),
-            "NO_COLOR": "1",
-            "CI_DEPLOY_TOKEN": "s3cr3t-of-ci",
-        }
 
     def filled(self, text: str) -> str:
         return text.replace("@ID@", self.id).replace("@PORT@", str(self.port)).replace("@DIR@", str(self.base))
 
     def write(self, text: str, name: str = "all.yaml") -> None:
         (self.tree / name).write_text(self.filled(text))
-
-    def run(self, *words: str | Path, code: int = 0) -> str:
-        """One command; both of its streams."""
-        done = subprocess.run(
-            [sys.executable, "-m", "reconciler", *map(str, words)],
-            cwd=ROOT,
-            env=self.env,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            check=False,
-        )
-        assert "Traceback" not in done.stderr
-        assert done.returncode == code, done.stdout + done.stderr
-        return done.stdout + done.stderr
 
     def plan(self, *words: str, code: int = 0) -> str:
         return self.run("plan", self.tree, "--instance", self.local, *words, code=code)
@@ -229,19 +206,13 @@ def test_beside_a_daemon_health_is_what_the_daemon_knows(ci: Ci) -> None:
         "          ports:", "          readinessProbe: {exec: {command: [touch, '@DIR@/probed']}}\n          ports:"
     )
     ci.write(probed)
-    daemon = subprocess.Popen(
-        [sys.executable, "-m", "reconciler", "--watch", ci.tree, "--instance", ci.local, "-q"],
-        cwd=ROOT,
-        env=ci.env,
-        stdin=subprocess.DEVNULL,
-    )
+    ci.start(ci.tree, "--instance", ci.local, "-q")
     try:
         until(lambda: "beside a running process" in ci.plan() and (ci.base / "probed").exists(), PATIENCE)
         text = ci.plan("--untrusted")
         assert "none was run, so health is what the running process knows" in text
     finally:
-        daemon.terminate()
-        daemon.wait(PATIENCE)
+        ci.stop()
 
 
 def test_without_local_documents_an_untrusted_plan_asks_no_provider(ci: Ci, stranger: Stranger) -> None:

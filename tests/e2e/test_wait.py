@@ -1,6 +1,7 @@
 """`reconcile wait` beside a real daemon and a real repository: every fetched commit ends, and a pipeline learns how."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,35 @@ def test_a_commit_that_another_one_replaces_is_superseded(host: Host) -> None:
         eventually(lambda: wait(host, held, 1) == (8, "superseded"))
         assert host.here("resume", "--commits")[0] == 0
         assert wait(host, newer) == (0, "applied")
+
+
+def test_a_commit_that_waits_stays_open_over_a_restart_without_the_remote(host: Host) -> None:
+    with host.daemon():
+        eventually(lambda: host.running() == ["one"])
+        assert host.here("suspend", "--commits", "--reason", "held")[0] == 0
+        held = host.upstream.commit({"set/web.yaml": WEB % "two"})
+        assert wait(host, held) == (7, "manual")
+    shutil.move(host.upstream.bare, host.base / "gone")
+    with host.daemon():
+        eventually(lambda: [hold["rule"] for hold in host.status()["holds"]] == ["SourceUnreadable"])
+        eventually(lambda: wait(host, held, 1) == (6, "pending"))
+        assert host.here("resume", "--commits")[0] == 0
+        shutil.move(host.base / "gone", host.upstream.bare)
+        assert wait(host, held) == (0, "applied")
+    assert host.running() == ["two"]
+
+
+def test_a_branch_that_is_set_back_is_applied_again_before_the_wait_ends(host: Host) -> None:
+    with host.daemon():
+        eventually(lambda: host.running() == ["one"])
+        first = git("rev-parse", "HEAD", at=host.upstream.work)
+        second = host.upstream.commit({"set/web.yaml": WEB % "two"})
+        assert wait(host, second) == (0, "applied")
+        host.upstream.rewind()
+        host.upstream.push("main")
+        eventually(lambda: host.status()["manifests"]["in_force"]["commit"] == first)
+        assert wait(host, first) == (0, "applied")
+        assert host.running() == ["one"]
 
 
 def test_a_revision_that_never_becomes_ready_is_not_yet_applied(host: Host) -> None:

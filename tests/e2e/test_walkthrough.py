@@ -26,12 +26,28 @@ PATIENCE = 150
 MINUTES = 10
 """What the page promises."""
 
-BLOCK = re.compile(r"(<!-- not run: .+? -->\n)?```(sh|text)\n(.*?)```\n", re.DOTALL)
+BLOCK = re.compile(r"^\*\*(.+?)\*\*|(<!-- not run: .+? -->\n)?```(sh|text)\n(.*?)```\n", re.DOTALL | re.MULTILINE)
+
+SETUP = ("A repository", "The host", "Start the daemon")
+PARTS = {
+    "a failure is healed": (
+        "A repository",
+        "The host",
+        "Look first.",
+        "Start the daemon",
+        "Break it.",
+        "Remove it all",
+    ),
+    "a change is reviewed and merged": (*SETUP, "Propose a change", "Merge it.", "Remove it all"),
+    "a mistake changes nothing": (*SETUP, "A commit with a mistake", "Take it back", "Remove it all"),
+}
+"""Sections of the walk, by how each begins. Each part stands alone, from an empty host to an empty host."""
 
 
 class Block(NamedTuple):
-    """Commands, and what they print; None where the page does not show it."""
+    """Commands of a section, and what they print; None where the page does not show it."""
 
+    section: str
     commands: str
     shown: str | None
 
@@ -42,11 +58,14 @@ def blocks(page: str) -> tuple[list[Block], list[str]]:
     assert walk
     found: list[Block] = []
     left: list[str] = []
-    for skipped, kind, text in BLOCK.findall(walk):
-        if skipped:
+    section = ""
+    for begins, skipped, kind, text in BLOCK.findall(walk):
+        if begins:
+            section = begins
+        elif skipped:
             left.append(text)
         elif kind == "sh":
-            found.append(Block(text, None))
+            found.append(Block(section, text, None))
         else:
             assert found, f"an output before the first command: {text}"
             assert found[-1].shown is None, f"two outputs of one block: {text}"
@@ -138,21 +157,22 @@ def names(shared: Path, tmp_path: Path) -> Iterator[dict[str, str]]:
 
 @pytest.mark.server("dockerd")
 @pytest.mark.server("docker")
+@pytest.mark.parametrize("part", PARTS)
 def test_the_walk_is_as_the_page_shows_it(
-    names: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    part: str, names: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def named(text: str) -> str:
         for name, own in names.items():
             text = text.replace(name, own)
         return text
 
-    found, left = blocks(PAGE.read_text())
-    assert len(found) >= 10
-    assert [text for text in left if "pip install" not in text] == []  # nothing else is left out
+    found, _ = blocks(PAGE.read_text())
     shell = Shell(tmp_path)
     began = time.monotonic()
     try:
-        for commands, shown in found:
+        for section, commands, shown in found:
+            if section not in PARTS[part]:
+                continue
             printed = shell.run(named(commands))
             expected = "" if shown is None else named(shown)
             assert as_shown(expected, printed) if expected else not printed.strip(), (
@@ -162,10 +182,19 @@ def test_the_walk_is_as_the_page_shows_it(
         shell.close()
     took = time.monotonic() - began
     with capsys.disabled():
-        print(f"\nthe walk of docs/gitops.md took {took:.0f} s, without the installation")
-    assert took < MINUTES * 60
+        print(f"\nthe walk of docs/gitops.md, {part}: {took:.0f} s, without the installation")
+    assert took < MINUTES * 60 / len(PARTS)
     assert [path.name for path in tmp_path.iterdir() if not path.name.startswith(".")] == []
     assert shutil.which("reconcile", path=str(Path(sys.executable).parent))
+
+
+def test_the_parts_of_the_walk_are_the_whole_walk() -> None:
+    found, left = blocks(PAGE.read_text())
+    assert len(found) >= 10
+    assert [text for text in left if "pip install" not in text] == []  # nothing else is left out
+    sections = list(dict.fromkeys(block.section for block in found))
+    assert {*sections} == {name for names in PARTS.values() for name in names}
+    assert all([name for name in sections if name in names] == list(names) for names in PARTS.values())
 
 
 @pytest.mark.parametrize(

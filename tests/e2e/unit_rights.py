@@ -108,9 +108,19 @@ class Rights:
         numbers = tuple((groups or {})[name] for name in named)
         return cls(found, numbers, tuple(paths[path] for path in wanted if path in paths))
 
-    def command(self, directory: Path) -> list[str]:
-        """The command that starts another one, which is appended, with these rights and no others."""
+    def command(self, directory: Path, home: Path | None = None) -> list[str]:
+        """The command that starts another one, which is appended, with these rights and no others.
+
+        Args:
+            directory: for files that it needs.
+            home: the home of the unit's user. With it the process finds that user in /etc/passwd, as on a host where sysusers has made it.
+        """
         found = self.settings
+        users = ""
+        if home is not None:
+            entry = f"reconcile:x:{USER}:{USER}::{home}:/usr/sbin/nologin\n"
+            (directory / "passwd").write_text(Path("/etc/passwd").read_text() + entry)
+            users = str(directory / "passwd")
         for name, value in {"NoNewPrivileges": "yes", "ProtectSystem": "strict", "User": "reconcile"}.items():
             assert found[name] == [value]
         spec = {
@@ -123,6 +133,7 @@ class Rights:
             "families": [word for line in found["RestrictAddressFamilies"] for word in line.split()],
             "no_written_code": found["MemoryDenyWriteExecute"][-1] == "yes",
             "umask": int(found["UMask"][-1], 8),
+            "users": users,
             "needed": [sys.base_prefix, sys.prefix, str(ROOT)],
         }
         file = directory / "rights.json"

@@ -25,7 +25,8 @@ Answer = tuple[int, Any, dict[str, str]]
 
 @dataclass
 class Repository:
-    """What the forge keeps. `faults` are answers for the next requests, before anything is done; `lost` do the work and answer nothing."""
+    """What the forge keeps. `faults` are answers for the next requests, before anything is done; `lost` do the work and answer
+    nothing. It takes no comment on merge requests that are `locked`."""
 
     dialect: ForgeType
     statuses: list[dict[str, Any]] = field(default_factory=list)
@@ -33,6 +34,7 @@ class Repository:
     requests: list[dict[str, Any]] = field(default_factory=list)
     faults: list[Answer] = field(default_factory=list)
     lost: int = 0
+    locked: set[int] = field(default_factory=set)
     page: int = 2
     may_ask_for_user: bool = True
     seen: list[tuple[str, str, dict[str, str], Any]] = field(default_factory=list)
@@ -150,6 +152,8 @@ class Repository:
         return 200, self.comments.get(int(number), [])
 
     def _add_comment(self, number: str, body: Any) -> tuple[int, Any]:
+        if int(number) in self.locked:
+            return 403, {"message": "Unable to create comment because issue is locked."}
         user = USER if self.may_ask_for_user else {**USER, "login": "github-actions[bot]", "type": "Bot"}
         listed = self.comments.setdefault(int(number), [])
         comment = {"id": 1 + sum(map(len, self.comments.values())), "body": body["body"], "user": user, "author": user}

@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 from reconciler.shell.clock import SystemClock, utc
-from tests.fuzz import answers, pushes, state, texts, webhooks
+from tests.fuzz import answers, apis, deployments, pushes, snapshots, state, texts, webhooks
 from tests.fuzz.surface import ROOT, Found, Surface, search
 
 SURFACES: tuple[Surface, ...] = (
@@ -21,6 +21,9 @@ SURFACES: tuple[Surface, ...] = (
     *answers.SURFACES,
     *pushes.SURFACES,
     *webhooks.SURFACES,
+    *snapshots.SURFACES,
+    *deployments.SURFACES,
+    *apis.SURFACES,
     *state.SURFACES,
 )
 PAGE = ROOT / "docs" / "security.md"

@@ -104,6 +104,21 @@ def test_a_ref_that_names_no_commit_is_an_error(
         mirror.fetch(mirror.head(ref), "deploy")
 
 
+@pytest.mark.parametrize("path", ["", "deploy/prod"])
+@pytest.mark.parametrize("refuses", ["nothing", "combined filters"])
+def test_a_tag_of_a_file_is_no_commit_and_its_content_no_refspec(
+    tmp_path: Path, upstream: Upstream, path: str, refuses: str
+) -> None:
+    if refuses != "nothing":
+        git("config", "uploadpackfilter.combine.allow", "false", at=upstream.bare)
+    blob = git("hash-object", "-w", "--stdin", at=upstream.bare, stdin=b"tree +refs/heads/*:refs/heads/*\n")
+    git("update-ref", "refs/tags/file", blob, at=upstream.bare)
+    with upstream.mirror(tmp_path) as mirror:
+        with pytest.raises(NotThere, match="is a blob and not a commit"):
+            mirror.fetch(mirror.head("refs/tags/file"), path)
+        assert git("for-each-ref", at=mirror.repository) == ""
+
+
 @pytest.mark.parametrize("path", ["deploy/missing", "Deploy", "deploy/prod/a.yaml"])
 def test_a_path_that_is_no_directory_is_an_error(tmp_path: Path, upstream: Upstream, path: str) -> None:
     with upstream.mirror(tmp_path) as mirror, pytest.raises((NotThere, Unusable)) as raised:
@@ -186,7 +201,13 @@ def test_nothing_of_the_remote_runs_here(tmp_path: Path, upstream: Upstream) -> 
     assert not (mirror.repository / "index").exists()
 
 
-def test_a_rewritten_history_is_known(tmp_path: Path, upstream: Upstream) -> None:
+@pytest.mark.parametrize("filters", ["all", "blob:none", "none"])
+def test_a_rewritten_history_is_known(tmp_path: Path, upstream: Upstream, filters: str) -> None:
+    if filters == "none":
+        git("config", "uploadpack.allowFilter", "false", at=upstream.bare)
+    elif filters != "all":
+        git("config", "uploadpackfilter.allow", "false", at=upstream.bare)
+        git("config", f"uploadpackfilter.{filters}.allow", "true", at=upstream.bare)
     first = git("rev-parse", "HEAD", at=upstream.work)
     for number in range(60):
         second = upstream.commit({"other/c.txt": str(number)}) if number in (0, 59) else _local(upstream, number)

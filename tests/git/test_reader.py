@@ -129,6 +129,9 @@ def test_a_remote_that_asks_for_patience_gets_it(tmp_path: Path) -> None:
         reader = GitReader(parse(server.url), local, tmp_path / "mirrors", steady=lambda: 0.0)
         assert codes(reader.read()) >= {Code.SOURCE_UNREADABLE}
         assert reader.due_in() == 1234 * 10**9
+        reader.hurry()  # a webhook, or a signal
+        assert reader.due_in() == 1234 * 10**9
+        assert codes(reader.read()) >= {Code.SOURCE_UNREADABLE}
         assert len(server.seen) == 1
 
 
@@ -158,6 +161,43 @@ def test_a_force_push_is_followed_and_reported(tmp_path: Path, reader: GitReader
     assert old in news
     assert new in news
     assert reader.news() == ()
+
+
+def test_a_force_push_that_cannot_be_read_yet_is_reported_once(
+    tmp_path: Path, reader: GitReader, upstream: Upstream
+) -> None:
+    upstream.commit({"set/a.yaml": "a: 2\n"})
+    reader.read()
+    reader.adopted(tmp_path / "state")
+    upstream.rewind()
+    upstream.commit({"set/a.yaml": "a: 3\n"})
+    trees = reader.directory / "trees"
+    trees.rename(trees.with_name("aside"))
+    trees.touch()  # nothing can be written there
+    reported = []
+    for _ in range(3):
+        assert codes(polled(reader)) == {Code.SOURCE_UNREADABLE}
+        reported += reader.news()
+    assert len(reported) == 1
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_a_repository_with_another_hash_does_not_follow(tmp_path: Path, upstream: Upstream, held: bool) -> None:
+    local = local_documents(tmp_path, f"url: '{upstream.url}//set?ref=main', requireFastForward: {str(held).lower()}")
+    reader = upstream.reader(tmp_path, "//set?ref=main", local)
+    reader.read()
+    reader.adopted(tmp_path / "state")
+    shutil.move(upstream.bare, upstream.bare.with_name("before"))
+    (tmp_path / "other").mkdir()
+    other = Upstream(tmp_path / "other", "sha256")
+    other.commit({"set/a.yaml": "a: other\n"})
+    shutil.move(other.bare, upstream.bare)
+    if held:
+        (problem,) = polled(reader).problems
+        assert "the history was rewritten" in problem.message
+    else:
+        assert b"a: other" in polled(reader).tree.files[0].data
+        assert "the history was rewritten" in reader.news()[0]
 
 
 def test_a_force_push_can_be_held(tmp_path: Path, upstream: Upstream) -> None:
@@ -377,6 +417,26 @@ def test_what_is_in_force_is_judged_again_when_local_documents_change(tmp_path: 
     reader.read()
     assert len(judged) == 3
     assert judged[2] != judged[1]
+
+
+@pytest.mark.parametrize("source", ["url: '{url}//set?ref=prod'", "url: '{url}//set?ref=main', interval: 30s"])
+def test_another_address_in_local_documents_is_reported_with_the_next_step(
+    tmp_path: Path, upstream: Upstream, source: str
+) -> None:
+    """The set of a process stays the same while it runs; other settings count at once."""
+    local = local_documents(tmp_path, f"url: '{upstream.url}//set?ref=main'")
+    reader = upstream.reader(tmp_path, "//set?ref=main", local)
+    reader.read()
+    assert reader.news() == ()
+    local.write_text(
+        "apiVersion: reconciler/v1\nkind: Instance\nmetadata: {name: this}\n"
+        f"spec:\n  id: demo\n  source: {{{source.format(url=upstream.url)}}}\n"
+    )
+    reader.read()
+    reader.read()
+    news = reader.news()
+    assert len(news) == ("ref=prod" in source)
+    assert all("ref=prod now" in message and "next step: restart reconcile" in message for message in news)
 
 
 def test_a_git_source_reads_the_environment_of_the_host(tmp_path: Path, upstream: Upstream) -> None:

@@ -324,7 +324,7 @@ class History:
         world, what = self.world, describe(action)
         if isinstance(action, CreateContainer):
             made = action.mark.workload, dict(action.template.container.env)["VERSION"]
-            assert made in self.allowed, f"done for a commit that cannot be used: {what}"
+            assert made in self.allowed, f"done for a commit that cannot be used: {what} ({made[1]})"
         write = world.traffic.writes[-1]
         epoch = world.source.commit()
         if epoch != self.epoch:
@@ -383,6 +383,13 @@ class History:
             return False
         return not (self.fast_forward and self.good) or self.repository.follows(self.good, commit)
 
+    def asked(self) -> None:
+        """The repository is asked now: its newest commit comes into force, if it can be used."""
+        head = self.repository.head
+        if self.usable(head):
+            self.good = head
+            self.allowed |= {(item.name, item.version) for item in self.repository.trees[head].items}
+
     def passes(self, duration: int, *, reachable: bool = True) -> None:
         """Let time pass in which the repository is certainly asked."""
         self.repository.note(f"{duration // SECOND} s pass")
@@ -396,9 +403,8 @@ class History:
         found, wanted = self.state(), self.wanted(trees[before]) if before else {}
         idle = not self.killed and (found if self.prune else {name: found.get(name) for name in wanted}) == wanted
         writes = len(self.world.traffic.writes)
-        if usable:
-            self.good = head
-            self.allowed |= {(item.name, item.version) for item in trees[head].items}
+        if reachable:
+            self.asked()
         same = bool(before) and meaning(trees[before]) == meaning(trees[self.good])
         self.world.run(duration)
         made = [describe(write.action) for write in self.world.traffic.writes[writes:]]
@@ -576,9 +582,10 @@ class History:
         self.repository.note("the repository answers again")
 
     def terminate(self, _: Tree) -> None:
-        """SIGTERM, and a new process."""
+        """SIGTERM, and a new process, which asks the repository when it starts."""
         self.repository.note("SIGTERM, and a new process")
         self.world.restart()
+        self.asked()
 
     def kill(self, _: Tree) -> None:
         """kill -9 some writes later, and a new process."""

@@ -204,3 +204,52 @@ def test_a_weight_that_another_writer_sets_is_listed_and_a_drain_is_not(world):
     del world.outside.nodes["node-a"][WEB.format(2)]
     world.run(60 * SECOND)
     assert "container: exists declared, missing observed" in listed
+
+
+def test_weights_that_follow_health_are_neither_drift_nor_change(world):
+    steps, listed = begun(world), list[str]()
+    world.tape.listen = lambda decision: listed.extend(drift.moved.text for drift in decision.drift)
+    sick = world.generation(WEB_0)
+    world.apps.unready.add(sick)
+    world.run(40 * SECOND)
+    assert world.weights()[WEB_0] == 0
+    world.apps.unready.discard(sick)
+    world.run(40 * SECOND)
+    assert world.weights()[WEB_0] == 100
+    assert {(step.object, step.why) for step in steps} == {
+        ("service/web", Why.HEALTH),
+        ("dnspolicy/web", Why.HEALTH),
+    }
+    assert listed == []
+
+
+def test_a_restart_for_health_is_no_drift_with_all_that_follows_from_it(world):
+    steps, listed = begun(world), list[str]()
+    world.tape.listen = lambda decision: listed.extend(drift.moved.text for drift in decision.drift)
+    world.apps.sick.add(world.generation(WEB_0))
+    world.run(150 * SECOND)
+    assert [step.cause for step in steps if isinstance(step.action, UpdateContainer)][-1] is Reason.POLICY_LOST
+    # The restart policy is off while it is stopped, and the start is the second half of the restart.
+    assert {step.why for step in steps} == {Why.HEALTH}
+    assert listed == []
+
+
+def test_a_weight_that_another_writer_sets_is_drift_in_its_step(world):
+    steps = begun(world)
+    members = world.outside.pools["edge"]["web"]
+    endpoint = next(iter(members))
+    members[endpoint] = replace(members[endpoint], weight=7)
+    world.run(30 * SECOND)
+    assert [step.why for step in steps] == [Why.DRIFT]
+
+
+def test_a_record_set_that_another_program_removes_is_drift_in_its_step(world):
+    steps, listed = begun(world), list[str]()
+    world.tape.listen = lambda decision: listed.extend(drift.moved.field for drift in decision.drift)
+    records = world.outside.zones["names"]["example.test."].records
+    key = next(key for key in records if (key.name, key.type) == ("web.example.test.", "A"))
+    del records[key]
+    world.run(1800 * SECOND)
+    assert len(world.published()) == 3
+    assert [step.why for step in steps] == [Why.DRIFT]
+    assert set(listed) == {"web.example.test. A"}

@@ -6,12 +6,13 @@ from collections import Counter
 import pytest
 
 from manifests.values.desired import SECOND
+from manifests.values.rollouts import Strategy
 from reconciler.core.model.instant import instant
 from reconciler.core.model.restart_request import Request
 from reconciler.shell.apply.evidence import LOG_LIMIT
 from reconciler.shell.secrets import SECRETS
 from tests.laws.helpers import WEB, ready
-from tests.sim.manifest import shop
+from tests.sim.manifest import NODE, shop
 from tests.sim.world import World
 
 
@@ -133,6 +134,67 @@ def test_the_programs_own_restarts_are_no_ends(world):
     assert world.memory.ledger().requests["r-1"].succeeded
     assert not [event for event in world.memory.events if event.kind == "exit"]
     assert world.memory.evidence == []
+
+
+def removals(world: World) -> list[str]:
+    """The containers of which an event says that another program removed them."""
+    return [event.step.removeprefix("removal of ") for event in world.memory.events if event.kind == "removed"]
+
+
+def remove(world: World, name: str) -> None:
+    """Another program removes a container."""
+    del world.outside.nodes[NODE][name]
+
+
+@pytest.mark.parametrize("down", [False, True], ids=["a daemon runs", "none runs"])
+def test_a_container_that_another_program_removes_is_an_event(world, down):
+    name = WEB.format(1)
+    if down:
+        world.kill()
+    remove(world, name)
+    world.run(60 * SECOND)
+    [event] = [event for event in world.memory.events if event.kind == "removed"]
+    assert (event.object, event.outcome) == ("workload/web/1", "not by reconcile")
+    assert f"another program removed {name} from {NODE}" in event.message
+    assert name in world.running()
+    world.restart()
+    world.run(60 * SECOND)
+    assert removals(world) == [name]
+
+
+def test_a_container_that_is_removed_in_a_health_restart_is_an_event(world):
+    name = WEB.format(1)
+    sicken(world, 1)
+    for _ in range(60):
+        world.run(SECOND)
+        if world.memory.ledger().grants:
+            break
+    remove(world, name)
+    world.run(60 * SECOND)
+    assert removals(world) == [name]
+
+
+def test_a_node_that_cannot_be_read_hides_containers_and_removes_none(world):
+    world.outside.break_reads(NODE)
+    world.run(120 * SECOND)
+    world.outside.mend_reads(NODE)
+    world.run(60 * SECOND)
+    assert removals(world) == []
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_programs_own_removals_are_no_events_over_kills(world, seed):
+    dice = random.Random(seed)
+    changes = [shop(image="v2"), shop(image="v2", replicas=1), shop(image="v3", replicas=2, strategy=Strategy.RECREATE)]
+    for change in changes:
+        world.push(change)
+        for _ in range(8):
+            world.kill_in = dice.randrange(1, 80)
+            world.run(30 * SECOND)
+        world.kill_in = -1
+        world.run(300 * SECOND)
+    assert len(world.running()) == 2
+    assert removals(world) == []
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -51,3 +51,40 @@ def test_a_restart_does_not_let_a_held_force_push_go(tmp_path: Path) -> None:
             world.kill()
     finally:
         world.close()
+
+
+@pytest.mark.server("git")
+@pytest.mark.parametrize("start", ["invalid", "unreachable", "unknown"])
+def test_a_start_with_stored_manifests_holds_a_force_push_too(tmp_path: Path, start: str) -> None:
+    """Found by seed 187: a process that started while the newest commit was invalid did not know which one to follow."""
+    repository = Repository(tmp_path, None, None)
+    first = Tree((Item("web", "web.yaml"),))
+    repository.commit(Tree((Item("web", "web.yaml", note="older"),)), "an older commit")
+    repository.commit(first, "the first commit")
+    repository.push()
+    world = GitWorld(tmp_path, repository.bare, fast_forward=True)
+    gone = repository.bare.with_name("gone.git")
+    try:
+        world.run(120 * SECOND)
+        repository.rewind(1)
+        if start == "invalid":
+            repository.commit(replace(first, fault="no YAML"), "a rewritten mistake")
+            repository.push()
+        elif start == "unreachable":
+            repository.bare.rename(gone)
+        world.kill()
+        if start == "unknown":  # the record may be lost: the manifests in force are stored beside it
+            (world.state / "source.json").unlink()
+        else:
+            world.run(POLLED)
+        if gone.exists():
+            gone.rename(repository.bare)
+        repository.commit(first.changed(first.items[0], version="v2"), "a rewritten change")
+        repository.push()
+        for _ in range(2):
+            world.run(POLLED)
+            assert [hold.rule for hold in world.tape.last.holds] == [Rule.SOURCE_UNREADABLE]
+            assert {dict(item.env)["VERSION"] for item in world.containers().values()} == {"v1"}
+            world.kill()
+    finally:
+        world.close()

@@ -13,6 +13,7 @@ from manifests.values.desired import SECOND
 from providers.actions import (
     Action,
     ChangeRecords,
+    CreateContainer,
     RemoveContainer,
     RemoveEndpoint,
     SetWeight,
@@ -163,6 +164,8 @@ class Truth:
                 self._verdict(event)
             case "exit":
                 self._exit(event)
+            case "removed":
+                self._removed(event)
             case "request":
                 self._request(event)
             case "held":
@@ -176,6 +179,17 @@ class Truth:
         name = event.step.removeprefix("end ")
         if event.outcome == "it is down" and all(name in moment.running for moment in self.during(event.wall)):
             self.lie(f"{name} was not down", event)
+
+    def _removed(self, event: Event) -> None:
+        """A container that another program removed: the last write on its name was no removal of ours."""
+        name = event.step.removeprefix("removal of ")
+        kinds = (CreateContainer, RemoveContainer)
+        ours = [
+            write.action for write in self.world.traffic.writes if write.effective and isinstance(write.action, kinds)
+        ]
+        last = next((action for action in reversed(ours) if action.name == name), None)
+        if isinstance(last, RemoveContainer):
+            self.lie(f"reconcile itself removed {name}", event)
 
     def _request(self, event: Event) -> None:
         """A replica that is done was started after the request."""

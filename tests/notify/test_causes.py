@@ -7,12 +7,13 @@ import pytest
 
 from manifests.values.desired import SECOND
 from manifests.values.notices import Topic
-from providers.errors import Unreachable
+from providers.errors import Rejected, Unreachable
 from providers.facts import ProbeValue
 from providers.testing.faults import Fault
 from reconciler.core.model.reasons import Hold, Rule
 from reconciler.core.model.source_problem import SourceProblem
 from reconciler.core.notices.model import Phase
+from reconciler.core.notices.outbox import REFUSALS
 from reconciler.notify.store import FILE
 from tests.notify.watched import ALL, CHANNEL, FORGE, Killed, Watched
 from tests.sim.manifest import Shop, Spec, shop
@@ -391,6 +392,26 @@ def test_a_refused_commit_fails_and_the_one_in_force_keeps_its_status(world):
     assert [row for row in watched.forge.statuses if row[0] == ONE][-1][1] == "success"
 
 
+def test_a_remote_that_does_not_answer_is_no_failure_and_no_newer_commit(world):
+    """After a start without the remote the newest commit is not known, and a commit that waited still may be it."""
+    watched = Watched(world, (), FORGE)
+    watched.commit = ONE
+    watched.run(5 * MINUTE)
+    silent = SourceProblem("b" * 64, TWO, "the remote does not answer", 1, "a" * 12, 1, 1, unreadable=True)
+    world.source.problem = lambda: silent  # type: ignore[method-assign]
+    watched.run(5 * MINUTE)
+    assert watched.forge.statuses[-1][:2] == (TWO, "pending")
+    world.source.problem = lambda: replace(silent, commit="")  # type: ignore[method-assign]
+    watched.run(5 * MINUTE)
+    assert watched.forge.statuses[-1][:2] == (TWO, "pending")
+    world.source.problem = lambda: replace(silent, commit=THREE)  # type: ignore[method-assign]
+    watched.run(5 * MINUTE)
+    assert {row[:2] for row in watched.forge.statuses[-2:]} == {(TWO, "superseded"), (THREE, "pending")}
+    watched.refused = THREE  # what is wrong is in the commit
+    watched.run(5 * MINUTE)
+    assert watched.forge.statuses[-1][:2] == (THREE, "failure")
+
+
 def test_a_commit_that_changes_no_manifests_gets_the_status_too(world):
     watched = Watched(world, (), FORGE)
     watched.commit = watched.newest = ONE
@@ -467,6 +488,27 @@ def test_statuses_survive_a_dead_forge_and_a_restart(world):
     watched.restart()
     watched.run(10 * MINUTE)
     assert len(watched.forge.statuses) == count
+
+
+def test_a_status_waits_for_a_token_that_works(world):
+    watched = Watched(world, (), FORGE)
+    watched.forge.fault = Rejected("forge", "answers 401", "check the token", whole=True)
+    watched.commit = ONE
+    watched.run(30 * MINUTE, 15 * SECOND)
+    assert (watched.forge.statuses, len(watched.notes)) == ([], 1)
+    watched.forge.fault = None  # an operator has replaced the token
+    watched.run(20 * MINUTE, 15 * SECOND)
+    assert watched.forge.statuses[-1][:2] == (ONE, "success")
+
+
+def test_a_status_that_is_refused_for_its_content_is_left(world):
+    watched = Watched(world, (), FORGE)
+    watched.run(10 * MINUTE)
+    watched.commit = ONE
+    watched.forge.fault = Rejected("forge", "answers 422", "")
+    watched.run(30 * MINUTE, 15 * SECOND)
+    assert watched.forge.tries == REFUSALS
+    assert watched.dispatcher.waiting["forge"] == 0
 
 
 def test_an_applied_revision_is_announced_once_where_it_is_asked_for(world):

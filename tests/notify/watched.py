@@ -73,7 +73,7 @@ class Watched:
         weakref.finalize(self, shutil.rmtree, self.state, ignore_errors=True)
         self.recorders = {channel.name: Recorder() for channel in channels}
         self.forge = Recorder()
-        self.commit = self.newest = ""
+        self.commit = self.newest = self.refused = ""
         self.notes: list[str] = []
         self.counts: list[tuple[str, str]] = []
         self.lose_results = False
@@ -91,7 +91,9 @@ class Watched:
             if self.lose_results:
                 raise Killed
 
-        makers = Makers(lambda channel, _: self.recorders[channel.name], lambda _: self.forge, run)
+        makers = Makers(
+            lambda channel, _: self.recorders[channel.name], lambda _: self.forge, run, lambda: self.refused
+        )
         self.dispatcher = Dispatcher(
             NoticeStore(self.state, self.notes.append),
             INSTANCE,

@@ -41,7 +41,7 @@ def test_only_files_that_differ_are_compared(tmp_path: Path) -> None:
     desired, fact, store = world(tmp_path)
     (diff,) = file_diffs.of_plan(desired, {"local": Known((fact,), "provider/local", NOW.steady)}, store)
     assert (diff.object, diff.volume, diff.name, diff.reaction) == ("workload/web", "conf", "a", "rollout")
-    assert diff.lines == ("@@ -1,2 +1,2 @@", "-1", "+2", " ")
+    assert diff.lines == ("@@ -1 +1 @@", "-1", "+2")
 
 
 def test_equal_unknown_and_signalled_containers_have_nothing_to_compare(tmp_path: Path) -> None:

@@ -96,10 +96,14 @@ class SimProber:
         return bool(self.results)
 
     def _probe(self, key: tuple[Generation, str], running: _Running, now: int) -> None:
+        """Make a due probe: its answer counts at once, and the next one is a period later."""
         self.made += 1
+        running.due = now + running.target.probe.period
+        self.count(key, running, self._result(running.target, now), now)
+
+    def count(self, key: tuple[Generation, str], running: _Running, result: int, now: int) -> None:
+        """Count an answer, a code of `reconciler.probes.streak`."""
         probe = running.target.probe
-        running.due = now + probe.period
-        result = self._result(running.target, now)
         limit = valid_for(probe)
         running.streak = step(running.streak, result, now, probe.success_threshold, probe.failure_threshold, limit)
         streak = running.streak

@@ -148,7 +148,9 @@ class Script:
 
 
 class World:
-    """Everything outside of the program, and its current process."""
+    """Everything outside of the program, and its current process. `prober` is the kind of its probe engine."""
+
+    prober: type[SimProber] = SimProber
 
     def __init__(self, shop: Shop, nodes: tuple[str, ...] = ("node-a",)) -> None:
         self.shop, self.nodes = shop, nodes
@@ -401,7 +403,7 @@ class Life:
         host.next_event, host.happen = world.next_event, world.happen
         host.waiting = lambda: world.memory.disk.waiting
         host.base_tasks = 3 if watch else 1
-        self.prober = SimProber(world.outside, world.apps)
+        self.prober = world.prober(world.outside, world.apps)
         self.events.listen(lambda: self.prober.readable)
         host.idle = self.events.idle
         monitoring = Monitoring(clock, textfile=world.monitored)  # with metrics where the world is monitored

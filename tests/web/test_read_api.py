@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.commits.history_file import save
+from reconciler.commits.history_file import History, save
 from reconciler.core.notices.history import Fate, Row
 from reconciler.shell.clock import SystemClock
 from reconciler.shell.pushing.credentials import READ, SOCKET
@@ -127,13 +127,11 @@ async def test_a_new_token_is_used_at_once_and_its_file_is_private(world):
 
 async def test_what_became_of_a_commit_is_served_with_the_token_only(world):
     applied, waits = "a" * 40, "b" * 64
-    save(
-        world.state,
-        (
-            Row(applied, Fate.APPLIED, "applied", 10**18, "as reviewed in merge request 7"),
-            Row(waits, Fate.PENDING, "0 of 1", 1),
-        ),
+    rows = (
+        Row(applied, Fate.APPLIED, "applied", 10**18, "as reviewed in merge request 7"),
+        Row(waits, Fate.PENDING, "0 of 1", 1),
     )
+    save(world.state, History(rows, applied))
     async with listening(world):
         token = world.credentials.reader()
         status, document = await ask(world, token, path=f"/v1/commits/{applied}")

@@ -1,6 +1,7 @@
 """A saved plan as text and as JSON: what it approves, and for how long it counts. Called by `cli/saved` and `cli/show`."""
 
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from manifests.values.desired import SECOND
@@ -28,10 +29,11 @@ def approves_json(plan: Plan) -> dict[str, Any]:
     }
 
 
-def saved_line(file: Path, saved: SavedPlan, wall: int) -> str:
-    """Where the plan was saved, for how long it counts, and how it is applied."""
+def saved_line(file: Path, saved: SavedPlan, wall: int, command: str) -> str:
+    """Where the plan was saved, for how long it counts, and how it is applied. `command` is that of the plan."""
     seconds = (saved.expires_wall - wall) // SECOND
-    return f"saved to {file}, counts for {seconds}s; to apply it, run: reconcile apply PATH --plan {file}"
+    apply = command.replace("reconcile plan", "reconcile apply", 1)
+    return f"saved to {file}, counts for {seconds}s; to apply it, run: {apply} --plan {quote(str(file))}"
 
 
 def shown_lines(saved: SavedPlan, wall: int) -> list[str]:

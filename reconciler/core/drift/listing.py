@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping
 
 from reconciler.core.dns import other_writers, records
 from reconciler.core.dns.names import Names
+from reconciler.core.dns.records import RecordDiff
 from reconciler.core.drift.fields import Watch
-from reconciler.core.drift.why import Movement
+from reconciler.core.drift.why import Movement, Outside
 from reconciler.core.model.drift import Drift, Moved, Why
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.reasons import Hold
@@ -22,14 +23,23 @@ CORRECTED = "corrected"
 """The answer to drift that nothing holds."""
 
 
+def outside(snap: Snapshot, ledger: Ledger, weights: Weights, names: Names) -> Outside:
+    """What other writers moved in pools and zones, or a balancer lost in a restart. Arguments as `find`."""
+    return Outside(
+        frozenset(
+            (f"{change.provider}/{change.pool}", change.endpoint) for change in _moved_weights(snap, ledger, weights)
+        ),
+        frozenset((*diff.provider_zone, diff.key) for diff in _moved_sets(snap, ledger, names)),
+    )
+
+
 def find(
-    snap: Snapshot,
     wants: Iterable[Want],
     watch: Watch,
     weights: Weights,
     names: Names,
     holds: Iterable[Hold],
-    ledger: Ledger,
+    moved_outside: Outside,
 ) -> tuple[Drift, ...]:
     """All drift of one decision, by object and field.
 
@@ -38,12 +48,13 @@ def find(
         watch: the drift of containers that is not corrected.
         weights, names: the differences of pools and zones.
         holds: of this decision, for the answers.
-        ledger: as it is after this decision.
+        moved_outside: what of these differences other writers made.
     """
     drifted = list(watch.reported)
     pending = [want for want in wants if want.why is Why.DRIFT and want.workload is not None]
-    changes = _moved_weights(snap, ledger, weights)
-    sets = list(names.changes)
+    members, moved_sets = moved_outside
+    changes = [change for change in weights.changes if (f"{change.provider}/{change.pool}", change.endpoint) in members]
+    sets = [diff for diff in names.changes if (*diff.provider_zone, diff.key) in moved_sets] if moved_sets else []
     if not (pending or changes or sets):
         return tuple(sorted(drifted))
     held: Mapping[tuple[str, str], Hold] = {(hold.object, hold.action): hold for hold in holds}
@@ -58,13 +69,7 @@ def find(
         answer, next_step = _answer(held.get((change.object, f"weight of {change.container} in pool {change.pool}")))
         target = f"{change.provider}/{change.pool}/{change.endpoint.address}:{change.endpoint.port}"
         drifted.append(Drift(change.object, target, moved, change.reason.value, answer, next_step))
-    movement = Movement(snap.desired, ledger)
     for diff in sets:
-        row = snap.observed.ledger.written.get(other_writers.row_key(diff.provider_zone, diff.key))
-        if row is not None and row.asked != other_writers.digest(diff.after):
-            continue  # the wanted set is another one than before: health, a ramp or the manifests moved
-        if row is None and movement.why(diff.reason, diff.object) is Why.CHANGE:
-            continue
         name = f"{diff.key.name} {diff.key.type}"
         moved = Moved(name, records.show_set(diff.after), records.show_set(diff.before))
         hold = held.get((diff.object, f"change {name}")) or held.get((diff.object, f"records of {diff.key.name}"))
@@ -94,6 +99,19 @@ def _moved_weights(snap: Snapshot, ledger: Ledger, weights: Weights) -> list[Mem
         return any(row is not None and weight_writers.moved(row, change.before) for row in known)
 
     return [change for change in weights.changes if moved(change)]
+
+
+def _moved_sets(snap: Snapshot, ledger: Ledger, names: Names) -> list[RecordDiff]:
+    """The record sets that another program changed, by the rows before this look."""
+    movement, moved = Movement(snap.desired, ledger), list[RecordDiff]()
+    for diff in names.changes:
+        row = snap.observed.ledger.written.get(other_writers.row_key(diff.provider_zone, diff.key))
+        if row is not None and row.asked != other_writers.digest(diff.after):
+            continue  # the wanted set is another one than before: health, a ramp or the manifests moved
+        if row is None and (diff.before is None or movement.why(diff.reason, diff.object) is Why.CHANGE):
+            continue  # nothing was written there before, or the manifests moved
+        moved.append(diff)
+    return moved
 
 
 def drift_json(drift: Drift) -> dict[str, str | None]:

@@ -1,15 +1,18 @@
-"""Whether a difference is drift or a change. Called by `decide` for candidates and for steps.
+"""Whether a difference is drift, a change or health. Called by `decide` for candidates and for steps.
 
-Some causes say it by themselves: a container that crashed drifted, a new template is a change. All others follow from the document:
-it is a change while the declaration of the document, or of one that it depends on, is another one than the world converged to last.
+Some causes say it by themselves: a container that crashed drifted, a new template is a change, a failed probe is health. All others follow
+from the document: it is a change while the declaration of the document, or of one that it depends on, is another one than the world
+converged to last. Else containers drifted, and weights and record sets follow health, unless another writer moved them.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
+from typing import NamedTuple
 
 from manifests.values.desired import Desired
-from providers.actions import ChangeRecords, SetWeight
+from providers.actions import Action, ChangeRecords, CutSessions, RemoveEndpoint, SetWeight
+from providers.facts import Endpoint, RecordKey
 from reconciler.core.dns.records import show_set
 from reconciler.core.model.drift import Moved, Why
 from reconciler.core.model.ledger import Ledger
@@ -19,10 +22,6 @@ from reconciler.core.model.want import Kind, Want
 
 WORLD = frozenset(
     {
-        Reason.LIVENESS_FAILED,
-        Reason.STARTUP_FAILED,
-        Reason.RECREATE,
-        Reason.DRAIN_DEADLINE,
         Reason.CRASHED,
         Reason.EXITED,
         Reason.OOM_KILLED,
@@ -32,6 +31,17 @@ WORLD = frozenset(
         Reason.NETWORK_LOST,
         Reason.IMAGE_REPLACED,
         Reason.VOLUME_IN_USE,
+        Reason.REASSERTED,
+    }
+)
+"""Causes that lie in the world, whatever the manifests did."""
+
+HEALTH = frozenset(
+    {
+        Reason.LIVENESS_FAILED,
+        Reason.STARTUP_FAILED,
+        Reason.RECREATE,
+        Reason.DRAIN_DEADLINE,
         Reason.NOT_READY,
         Reason.NOT_RUNNING,
         Reason.PAUSED,
@@ -39,16 +49,16 @@ WORLD = frozenset(
         Reason.PUSHED_NOT_READY,
         Reason.PUSHED_STARTUP,
         Reason.PUSHED_DRAINING,
-        Reason.REASSERTED,
         Reason.SPREAD,
         Reason.LAST_RESORT,
     }
 )
-"""Causes that lie in the world, whatever the manifests did."""
+"""Causes that lie in what replicas answer or report, whatever the manifests did."""
 
 MANIFESTS = frozenset(
     {
         Reason.TEMPLATE_CHANGED,
+        Reason.FILES_CHANGED,
         Reason.REVISION_FAILED,
         Reason.SECRET_CHANGED,
         Reason.SUPERSEDED,
@@ -64,6 +74,27 @@ MANIFESTS = frozenset(
     }
 )
 """Causes that lie in the manifests, or in an order of an operator."""
+
+
+_TRAFFIC = (SetWeight, RemoveEndpoint, CutSessions, ChangeRecords)
+"""Actions on what follows replicas: members of pools, and record sets."""
+
+
+class Outside(NamedTuple):
+    """What other writers moved, or a balancer lost: members as (`provider/pool`, endpoint), record sets as (provider, zone, name and type)."""
+
+    members: frozenset[tuple[str, Endpoint]] = frozenset()
+    sets: frozenset[tuple[str, str, RecordKey]] = frozenset()
+
+    def moved(self, action: Action) -> bool:
+        """Whether an action corrects what another writer moved."""
+        match action:
+            case SetWeight() | RemoveEndpoint():
+                return (f"{action.provider}/{action.pool}", action.endpoint) in self.members
+            case ChangeRecords() if self.sets:
+                return any((action.provider, action.zone, change.key) in self.sets for change in action.changes)
+            case _:
+                return False
 
 
 class Movement:
@@ -89,17 +120,31 @@ class Movement:
         return frozenset(moving)
 
     def _of_grant(self, cause: Reason, obj: str) -> bool:
-        return cause in MANIFESTS or (cause not in WORLD and obj.rpartition("/")[0] in self._ledger.moving)
+        return cause in MANIFESTS or (
+            cause not in WORLD and cause not in HEALTH and obj.rpartition("/")[0] in self._ledger.moving
+        )
 
-    def why(self, cause: Reason, obj: str) -> Why:
-        """Whether a difference of an object with this cause is drift or a change."""
+    def why(self, cause: Reason, obj: str, rest: Why = Why.DRIFT) -> Why:
+        """What a difference of an object with this cause is; `rest` where neither the cause nor the manifests say it."""
         if cause in WORLD:
             return Why.DRIFT
+        if cause in HEALTH:
+            return Why.HEALTH
         if cause in MANIFESTS:
             return Why.CHANGE
         if obj.startswith("pool/"):
             return Why.CHANGE  # a pool of no service: the manifests dropped it
-        return Why.CHANGE if "/".join(obj.split("/")[:2]) in self._documents else Why.DRIFT
+        return Why.CHANGE if "/".join(obj.split("/")[:2]) in self._documents else rest
+
+    def of_want(self, want: Want) -> Why:
+        """What a candidate is. A restart leaves the restart policy off: setting it again is part of that restart."""
+        grant = self._ledger.grants.get(want.fact.id) if want.fact is not None else None
+        cause = grant.cause if grant is not None and want.cause is Reason.POLICY_LOST else want.cause
+        return self.why(cause, want.object)
+
+    def asked_for(self, cause: Reason, obj: str) -> bool:
+        """Whether the manifests or an operator asked for a disruption with this cause."""
+        return self.why(cause, obj) is Why.CHANGE
 
 
 def of_wants(wants: Iterable[Want], movement: Movement) -> list[Want]:
@@ -109,8 +154,8 @@ def of_wants(wants: Iterable[Want], movement: Movement) -> list[Want]:
         if want.kind is Kind.UPDATE and want.moved:
             explained.append(want)
             continue
-        why = movement.why(want.cause, want.object)
-        moved = want.moved or _moved(want) if why is Why.DRIFT else want.moved
+        why = movement.of_want(want)
+        moved = want.moved or _moved(want) if why is not Why.CHANGE else want.moved
         explained.append(want if (why, moved) == (want.why, want.moved) else want._replace(why=why, moved=moved))
     return explained
 
@@ -124,26 +169,31 @@ def _moved(want: Want) -> tuple[Moved, ...]:
             return (Moved("state", "running", want.message),)
         case Kind.RETIRE:
             return (Moved("container", "absent", "exists"),)
+        case Kind.UPDATE:
+            return (Moved("settings", "as declared", want.message),)
         case _:
             return (Moved("health", "passing", want.message),)
 
 
-def of_steps(steps: Iterable[Step], wants: Iterable[Want], movement: Movement) -> list[Step]:
-    """The steps with what they are: that of their candidate, else by their cause."""
+def of_steps(steps: Iterable[Step], wants: Iterable[Want], movement: Movement, outside: Outside) -> list[Step]:
+    """The steps with what they are: that of their candidate, else drift where another writer moved what they set, else by their cause."""
     known: Mapping[str, Want] = {want.id: want for want in wants}
     explained: list[Step] = []
     for step in steps:
         want = known.get(step.id)
         if want is not None:
             why, moved = want.why, want.moved
+        elif outside.moved(step.action):
+            why, moved = Why.DRIFT, step.moved
         else:
-            why, moved = movement.why(step.cause, step.object), step.moved
+            rest = Why.HEALTH if isinstance(step.action, _TRAFFIC) else Why.DRIFT
+            why, moved = movement.why(step.cause, step.object, rest), step.moved
         explained.append(step if (why, moved) == (step.why, step.moved) else replace(step, why=why, moved=moved))
     return explained
 
 
 def why_text(step: Step) -> str:
-    """Whether a step corrects drift or makes a change, with the fields that moved, for a message."""
+    """Whether a step corrects drift, makes a change or follows health, with the fields that moved, for a message."""
     moved = ", ".join(field.text for field in moved_of(step))
     return f"{step.why.value} ({moved})" if moved else step.why.value
 

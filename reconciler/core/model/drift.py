@@ -1,7 +1,8 @@
-"""Drift and change: which of the two a difference is, which fields moved, and what the ledger remembers of both.
+"""Drift, change and health: which of them a difference is, which fields moved, and what the ledger remembers of both.
 
 A *change* is a difference because the manifests moved (or an operator ordered it), *drift* one because the world moved while the
-manifests did not. Made by the room `drift`, read by gates, plans, events and `reconcile drift`.
+manifests did not. What follows from the health of replicas is *health*: restarts of those that fail, and the weights and names of those that
+fail or recover. Made by the room `drift`, read by gates, plans, events and `reconcile drift`.
 """
 
 from enum import StrEnum
@@ -12,10 +13,11 @@ from reconciler.core.model.instant import Instant
 
 
 class Why(StrEnum):
-    """Whether the world or the manifests moved."""
+    """What moved: the world, the manifests, or the health of replicas."""
 
     DRIFT = "drift"
     CHANGE = "change"
+    HEALTH = "health"
 
 
 class Moved(NamedTuple):

@@ -258,6 +258,7 @@ class Wait:
     """Progress that needs time or the outside world.
 
     `until` is the steady instant at which it ends by itself. `container` is the id of the one that waits, where it is about one.
+    `unasked` says that neither the manifests nor an operator asked for it, such as the drain of a restart for failed health.
     """
 
     object: str
@@ -265,3 +266,4 @@ class Wait:
     message: str
     until: int | None = None
     container: str = ""
+    unasked: bool = False

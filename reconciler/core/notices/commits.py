@@ -105,7 +105,8 @@ def follow(rows: tuple[Row, ...], seen: tuple[tuple[str, str, str], ...], newest
         rows: before, the oldest first.
         seen: commit, state and description: of the commit in force, of a newer one with the same manifests, and of one that waits or is
             refused.
-        newest: the newest of these: what other pending commits are superseded by.
+        newest: the newest of these: what other pending commits are superseded by; empty while it is not known, as after a start without
+            the remote.
         now: the time of the decision.
     """
     after = {row.commit: row for row in rows}
@@ -116,8 +117,11 @@ def follow(rows: tuple[Row, ...], seen: tuple[tuple[str, str, str], ...], newest
         after.pop(commit, None)
         after[commit] = Row(commit, state, text, instant(now))
     current = {commit for commit, _, _ in seen}
+    newest = newest or next(
+        (commit for commit, _, _ in reversed(seen) if all(row.commit != commit for row in rows)), ""
+    )
     for commit, row in list(after.items()):
-        if not row.final and commit not in current:
+        if newest and not row.final and commit not in current:
             after[commit] = Row(commit, SUPERSEDED, f"superseded by {newest[:12]}", instant(now))
     kept = list(after.values())
     while len(kept) > KEPT:

@@ -70,6 +70,7 @@ class Source(NamedTuple):
         seen: the newest commit that was read whole.
         refusal: why the newest commit is not in force.
         waiting: the commit of a valid revision that waits.
+        returned: the commit in force took the place of another one since the last decision.
     """
 
     in_force: str
@@ -77,6 +78,12 @@ class Source(NamedTuple):
     seen: str = ""
     refusal: Refusal | None = None
     waiting: str = ""
+    returned: bool = False
+
+    @property
+    def newest_known(self) -> bool:
+        """Whether it is known which commit is the newest one: not after a start without the remote."""
+        return bool(self.waiting or (self.seen if self.refusal is None else self.refusal.commit))
 
     @property
     def alike(self) -> str:
@@ -98,7 +105,10 @@ def follow(
     after = {row.commit: row for row in rows}
     for commit, (fate, text) in current.items():
         before = after.get(commit)
-        if before is not None and (_stays(before, fate, text) or (commit == source.alike and before.fate not in OPEN)):
+        returned = source.returned and commit == source.in_force  # what was said of its earlier time is over
+        if before is not None and not returned and _stays(before, fate, text):
+            continue
+        if before is not None and commit == source.alike and before.fate not in OPEN:
             continue
         # The text of an open commit says what is missing now, but the moment is of its fate.
         at = before.at_wall if before is not None and before.fate is fate else wall
@@ -107,10 +117,17 @@ def follow(
             after.pop(commit, None)  # the newest change stands last
         after[commit] = Row(commit, fate, text[:TEXT], at, review)
     newest = next(reversed(current), "")
+    replaced = newest and (source.newest_known or not current.keys() <= {row.commit for row in rows})
     for commit, row in list(after.items()):
-        if row.fate in OPEN and commit not in current and newest:
+        if row.fate not in OPEN or commit in current:
+            continue
+        if replaced:
             text = f"commit {newest[:12]} took its place before it was applied"
             after[commit] = row._replace(fate=Fate.SUPERSEDED, text=text, at_wall=wall)
+        elif source.refusal is not None:  # what it waited for may be over
+            at = row.at_wall if row.fate is Fate.PENDING else wall
+            text = f"it is not applied, and whether it still is the newest one is not known: {source.refusal.cause}"
+            after[commit] = row._replace(fate=Fate.PENDING, text=text[:TEXT], at_wall=at)
     kept = list(after.values())
     while len(kept) > KEPT:
         kept.remove(next((row for row in kept if row.commit not in current), kept[0]))

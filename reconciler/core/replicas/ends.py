@@ -1,15 +1,17 @@
-"""Ends of containers: how each one ended, and who started it again.
+"""Ends of containers: how each one ended, who started it again, and which ones another program removed.
 
 A look may find a container down, or already up again: its runtime restarts it at once, and so may an operator. The ledger keeps which
 end of each container is known, so every end is reported once, also after a restart of the program; our own stops and restarts of the
 host are not reported. Also found: a process that was killed at the memory limit while its container ran on. `identity` calls `seen`,
-the loop calls `between`.
+the loop calls `between` and `removed`.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from providers.facts import ContainerFact, ContainerState, EndFact, ExitCause
+from providers.facts import ContainerFact, ContainerState, EndFact, ExitCause, Mark, container_name
+from reconciler.core.exits.grants import RESTARTS
+from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.owned import Owned
 from reconciler.core.model.reasons import Reason
 
@@ -33,6 +35,8 @@ _SIGNALS = {
 
 _DOWN = {ContainerState.EXITED, ContainerState.RESTARTING}
 
+_STARTED = {ContainerState.RUNNING, ContainerState.PAUSED}
+
 
 @dataclass(frozen=True, slots=True)
 class End:
@@ -51,6 +55,20 @@ class End:
     message: str
     again: str
     child: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """A container of ours that another program removed. name: the one that it was created with."""
+
+    object: str
+    name: str
+    node: str
+
+    @property
+    def message(self) -> str:
+        """What happened, and what follows from it."""
+        return f"another program removed {self.name} from {self.node}; while the manifests declare its replica, it is created again"
 
 
 def end_of(fact: ContainerFact) -> EndFact | None:
@@ -124,18 +142,44 @@ def between(
     return tuple(sorted(ends, key=lambda end: (end.object, end.fact.name, end.fact.node, end.at)))
 
 
+def removed(
+    before: Ledger, after: Ledger, instance: str, runtimes: Mapping[str, tuple[ContainerFact, ...]]
+) -> tuple[Removal, ...]:
+    """The containers that one look does not show any more, although no exit of ours was to remove them. Sorted by object.
+
+    Args:
+        before, after: the ledger before and after the decision.
+        instance: the id of the instance.
+        runtimes: the containers that it was made on. Nodes that cannot be read are absent.
+    """
+    gone = before.owned.keys() - after.owned.keys() if before.owned is not after.owned else set()
+    if not gone:
+        return ()
+    shown = {fact.id for facts in runtimes.values() for fact in facts}
+    found: list[Removal] = []
+    for id_ in gone - shown:
+        row, grant = before.owned[id_], before.grants.get(id_)
+        ours = grant is not None and (grant.recreate or grant.cause not in RESTARTS)
+        if row.node in runtimes and row.workload and row.ordinal >= 0 and not ours:
+            name = container_name(Mark(instance, row.workload, row.ordinal, row.revision))
+            found.append(Removal(row.replica, name, row.node))
+    return tuple(sorted(found, key=lambda removal: (removal.object, removal.name, removal.node)))
+
+
 def _end(obj: str, fact: ContainerFact, end: EndFact, restarts: int) -> End:
     """An end of the container itself, and who starts it again."""
     if fact.state is ContainerState.RESTARTING:
         again = "the runtime starts it again"
     elif fact.state in _DOWN:
         again = "it is down"
+    elif fact.state is ContainerState.STOPPING:
+        again = "it is being stopped or removed, not by reconcile"
     elif restarts > 0:
         again = (
             "started again by the runtime" if restarts == 1 else f"started again by the runtime, {restarts} times since"
         )
     else:
-        again = "started again, not by reconcile"
+        again = "started again, not by reconcile" if fact.state in _STARTED else "it is down"
     at = end.at if fact.last_end is not None else 0
     message = f"{fact.name} {exit_text(end.exit_code, end.cause)}; {again}"
     return End(obj, fact, at, end.exit_code, end.cause, reason_of(end.exit_code, end.cause), message, again)

@@ -12,11 +12,15 @@ from typing import Any
 
 LONGEST_TEXT = 16 * 1024
 """Bytes of the longest text whose lines are compared."""
+LONGEST_LINES = 1000
+"""Lines of the longest text whose lines are compared: the time may grow with their square."""
 LINES = 100
 """Most lines of the differences of one file."""
 ALL_LINES = 1000
 """Most lines of the differences of all files of a plan."""
 DIGITS = 12
+
+_NO_END = "\\ No newline at end of file"
 
 Contents = Mapping[str, tuple[bytes, bool]]
 """The files of a volume by name: the content, and whether it may be executed."""
@@ -74,15 +78,23 @@ def _lines(
     if any(len(side) > LONGEST_TEXT for side in sides):
         return (), f"not shown: it is longer than {LONGEST_TEXT // 1024} KiB"
     try:
-        before, after = (side[0].decode().split("\n") if side is not None else [] for side in (old, new))
+        before, after = (_split(side[0].decode()) if side is not None else [] for side in (old, new))
     except UnicodeDecodeError:
         return (), "not shown: it is no text"
     if any("\0" in line for text in (before, after) for line in text):
         return (), "not shown: it is no text"
+    if any(len(text) > LONGEST_LINES for text in (before, after)):
+        return (), f"not shown: it has more than {LONGEST_LINES} lines"
     lines = list(difflib.unified_diff(before, after, n=2, lineterm=""))[2:]
     if len(lines) > LINES:
         return (), f"not shown: {len(lines)} lines differ"
-    return tuple(lines), ""
+    return tuple(part for line in lines for part in line.split("\n")), ""
+
+
+def _split(text: str) -> list[str]:
+    """The lines of a text; the last one says so when nothing ends it, as `diff` does."""
+    *lines, last = text.split("\n")
+    return [*lines, f"{last}\n{_NO_END}"] if last else lines
 
 
 def bounded(diffs: Iterable[FileDiff]) -> tuple[FileDiff, ...]:

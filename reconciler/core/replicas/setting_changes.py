@@ -89,10 +89,10 @@ def _in_steps(name: str) -> bool:
 
 
 def _settings(item: Document) -> Document:
-    """The object with its place in the files, its template and what follows from other objects left out."""
+    """The object without its places in the files, its template and what follows from other objects."""
     plain = replace(item, where=NOWHERE)
     if isinstance(plain, Workload):
-        return replace(plain, template=_NO_TEMPLATE, forbidden="", image_choices=())
+        return replace(plain, template=_NO_TEMPLATE, forbidden="", env_origins=(), image_choices=())
     return replace(plain, backends=()) if isinstance(plain, Service) else plain
 
 

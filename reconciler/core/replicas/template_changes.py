@@ -225,7 +225,8 @@ def _any(field: str, inner: Any, at: str) -> Iterator[tuple[str, Any]]:
         yield from _rest(f"{name}.", inner)
     elif isinstance(inner, list) and inner and all(isinstance(item, Mapping) and item.get("name") for item in inner):
         for item in inner:
-            yield from _rest(f"{name}[{item['name']}].", item)
+            # The volumes of a template are those with files; all others are in the mounts.
+            yield from _rest(f"{name}[{item['name']}].{'files.' if field == 'volumes' else ''}", item)
     else:
         yield name, None if field in _ZERO_IS_NONE and not inner else inner
 

@@ -56,6 +56,9 @@ ENDS = frozenset({Reason.CRASHED, Reason.EXITED, Reason.OOM_KILLED})
 
 _DOWN = {ContainerState.EXITED, ContainerState.RESTARTING}
 
+_NOT_AGAIN = {ContainerState.EXITED, ContainerState.STOPPING}
+"""States in which no later run writes to the log of the one that ended."""
+
 
 class Verdicts(Protocol):
     """The probe results by generation: `Probing`."""
@@ -98,14 +101,16 @@ class EvidenceCollector:
         verdicts = self._probing.verdicts.get(fact.generation)
         try:
             # A run that another program or the runtime starts writes to the same log. A container that is down is started by us, after this.
-            started_by_others = fact.state is not ContainerState.EXITED and not end.child
+            started_by_others = fact.state not in _NOT_AGAIN and not end.child
             lines, missing = await self._log(fact.node, fact.name, end.at if started_by_others else 0)
             value: dict[str, Any] = {
                 "container": fact.name,
                 "cause": end.reason.value,
                 "why": _short(end.message),
                 "generation": {"id": fact.id, "started_at": fact.started_at},
-                "probes": _probes(verdicts if fact.state in _DOWN or end.child else None, now.steady, now.wall),
+                "probes": _probes(
+                    verdicts if fact.state in _DOWN | _NOT_AGAIN or end.child else None, now.steady, now.wall
+                ),
                 "log": lines,
                 "log_missing": missing or None,
                 "end": None if end.child else {"exit_code": end.exit_code, "cause": end.cause.value},

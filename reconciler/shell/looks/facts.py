@@ -116,12 +116,6 @@ class Looks:
         self.look_soon(Role.RUNTIME, name)
         self.wake.set(f"{name} reported a change")
 
-    def tried_enough(self, tries: int) -> bool:
-        """Whether every provider that cannot be read was tried at least `tries` times."""
-        facts = [*self.runtimes.values(), *self.pools.values(), *self.zones.values()]
-        unknown = {fact.source for fact in facts if isinstance(fact, Unknown)}
-        return all(count >= tries for (_, name), count in self.attempts.items() if name in unknown)
-
     def next_due(self) -> int:
         """Steady instant (ns) of the next look that is not under way."""
         return min((due for key, due in self._due.items() if key not in self._under_way), default=2**62)

@@ -18,7 +18,7 @@ from reconciler.core.model.reasons import Hold
 from reconciler.core.model.restart_request import Fate, Request
 from reconciler.core.model.source_problem import OBJECT, named
 from reconciler.core.model.step import Step
-from reconciler.core.replicas.ends import End
+from reconciler.core.replicas.ends import End, Removal
 from reconciler.core.status.objects import replicas_of
 from reconciler.shell.clock import utc
 from reconciler.shell.report.followed import Followed, Reaction
@@ -99,6 +99,12 @@ def changes(before: LastReport, decision: Decision, now: Now) -> tuple[LastRepor
 def end_event(end: End, now: Now) -> Event:
     """The end of a container or of one of its processes: how, and who started it again."""
     return Event(now.wall, "exit", end.object, f"end {end.fact.name}", end.reason.value, end.again, end.message)
+
+
+def removal_event(removal: Removal, now: Now) -> Event:
+    """Another program removed a container."""
+    step = f"removal of {removal.name}"
+    return Event(now.wall, "removed", removal.object, step, "Removed", "not by reconcile", removal.message)
 
 
 def manifests_event(revision: str, commit: str, source: str, now: Now) -> Event:

@@ -14,7 +14,7 @@ from manifests.values.image_choice import IMAGE_POLICY
 from reconciler.core import plan_changes
 from reconciler.core.decision import Changed, Decision
 from reconciler.core.model.step import Step
-from reconciler.core.plan_places import Places, of_choices
+from reconciler.core.plan_places import Places, beside
 from reconciler.core.replicas import setting_changes
 from reconciler.core.replicas.setting_changes import Document
 
@@ -87,13 +87,12 @@ class Origins:
         self._changed: dict[str, Changed] = {}
         self._places: Places | None = None
         self._known: dict[str, str] = {}
-        self._chosen: dict[tuple[str, str], str] = {}
+        self._beside: Mapping[tuple[str, str], str] = {}
 
     def manifests(self, before: Desired | None, after: Desired) -> None:
         """Other manifests are in force. `before` None: it is not known which ones were."""
         self._documents, self._known = plan_changes.places(after), {}
-        self._places, self._changed = None, {}
-        self._chosen = of_choices(after)
+        self._places, self._changed, self._beside = None, {}, beside(after)
         old = {} if before is None or before is after else setting_changes.documents(before)
         new = setting_changes.documents(after) if old else {}
         # Fields are compared once a step asks: after a change of thousands of objects the first weights must not wait for that.
@@ -152,8 +151,8 @@ class Origins:
         return plan_changes.of_workload(decision.ledger, group, None)
 
     def _at(self, key: str, field: str) -> str:
-        if (key, field) in self._chosen:
-            return self._chosen[key, field]
+        if (key, field) in self._beside:
+            return self._beside[key, field]
         where = self._documents.get(key)
         if where is None:
             return ""

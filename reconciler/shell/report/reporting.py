@@ -14,7 +14,7 @@ from reconciler.core.model.instant import Now
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.ledger_fold import Command, Outcome, OutcomeKind
 from reconciler.core.model.step import Step
-from reconciler.core.replicas.ends import End
+from reconciler.core.replicas.ends import End, Removal
 from reconciler.shell import daemon_view
 from reconciler.shell.looks.triggers import Wake
 from reconciler.shell.looks.wake_pipe import SHOW
@@ -27,6 +27,7 @@ from reconciler.shell.report.events import (
     command_event,
     end_event,
     manifests_event,
+    removal_event,
     source_event,
 )
 from reconciler.shell.report.summary import AGES, decision_document, fingerprint
@@ -115,9 +116,10 @@ class Reporting:
         if origin:
             self._origins[id(step)] = origin
 
-    def ended(self, ends: Iterable[End], now: Now) -> None:
-        """Queue the ends of containers for the audit."""
+    def ended(self, ends: Iterable[End], removals: Iterable[Removal], now: Now) -> None:
+        """Queue for the audit the ends of containers, and those that another program removed."""
         self._events += [end_event(end, now) for end in ends]
+        self._events += [removal_event(removal, now) for removal in removals]
 
     def manifests(self, desired: Desired, commit: str, now: Now) -> None:
         """Queue for the audit that other manifests are in force than before."""

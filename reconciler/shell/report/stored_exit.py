@@ -36,7 +36,8 @@ def judge(stored: Mapping[str, Any], now: int, *, live: bool, max_age: int) -> t
     for wait in stored["waits"]:
         if wait["until_wall"] is None and awaits_approval(str(wait["object"]), str(wait["waiting"]), unapproved):
             continue
-        if not _asked_for(str(wait["waiting"]), wait["until_wall"], now):
+        # A process of an earlier version says nothing of what asked for a wait.
+        if wait.get("unasked") or not _asked_for(str(wait["waiting"]), wait["until_wall"], now):
             codes.append(Exit.UNFINISHED)
             reasons.append(f"{wait['object']}: waiting for {wait['waiting']} ({wait['message']})")
     for step in stored["steps"]:

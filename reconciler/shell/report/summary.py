@@ -28,7 +28,7 @@ ASKED_FOR = {
     Waiting.PAUSE,
     Waiting.ROLLBACK_WINDOW,
 }
-"""Waits that the manifests ask for: they count as converged."""
+"""Waits that the manifests ask for: they count as converged. One of these kinds that health asked for (`Wait.unasked`) does not."""
 
 MANUAL = {
     Rule.NAME_TAKEN,
@@ -59,8 +59,8 @@ MANUAL = {
 APPROVALS = {Rule.APPROVAL_REQUIRED, Rule.NOT_IN_PLAN}
 """Holds of planned changes: what waits for the same object waits for the operator."""
 
-UNKNOWNS = {Rule.UNKNOWN_RUNTIME, Rule.UNKNOWN_POOL, Rule.UNKNOWN_ZONE}
-"""Holds because of a provider that cannot be read."""
+UNREAD = {Rule.UNKNOWN_RUNTIME, Rule.UNKNOWN_POOL, Rule.UNKNOWN_ZONE, Rule.SECRET_UNKNOWN}
+"""Holds because of something that does not answer now and is asked again all the time: it may answer at any moment."""
 
 AGES = frozenset(
     {
@@ -106,13 +106,12 @@ class Summary:
     left: str = ""
 
 
-def pending(decision: Decision, end: int, unknown_is_final: bool) -> bool:
-    """Whether a run should go on: something is due, is under way, or ends by itself before `end`.
+def pending(decision: Decision, end: int) -> bool:
+    """Whether a run should go on: something is due, is under way, does not answer yet, or ends by itself before `end`.
 
     Args:
         decision: the latest decision.
         end: steady instant of the deadline.
-        unknown_is_final: providers that cannot be read were tried often enough.
     """
     if decision.steps or decision.unsettled:
         return True
@@ -125,12 +124,9 @@ def pending(decision: Decision, end: int, unknown_is_final: bool) -> bool:
             continue  # converged: a later run removes what is kept for a rollback
         if wait.waiting is Waiting.NAMES and wait.until is None and wait.object in refused:
             continue  # it waits for a record set that the server refuses
-        if wait.waiting is Waiting.NODE:
-            if not unknown_is_final:
-                return True
-        elif wait.waiting not in (*ASKED_FOR, Waiting.STEADY) or wait.until is None or wait.until <= end:
+        if wait.unasked or wait.waiting not in (*ASKED_FOR, Waiting.STEADY) or wait.until is None or wait.until <= end:
             return True
-    if not unknown_is_final and any(hold.rule in UNKNOWNS for hold in decision.holds):
+    if any(hold.rule in UNREAD for hold in decision.holds):
         return True
     # An action that two operators stop begins when the last of both has ended.
     lasting = {(hold.object, hold.action) for hold in decision.holds if not _ends_by_itself(hold, end)}
@@ -151,8 +147,8 @@ def awaits_approval(obj: str, waiting: str, unapproved: Collection[str]) -> bool
 
 
 def _ends_by_itself(hold: Hold, end: int) -> bool:
-    """Whether a hold is over before `end` without an operator or a provider that answers again."""
-    if hold.rule in UNKNOWNS or (hold.rule is Rule.STEP_FAILED and hold.next_step):
+    """Whether a hold is over before `end` without an operator."""
+    if hold.rule is Rule.STEP_FAILED and hold.next_step:
         return False
     return hold.until is not None and hold.until <= end
 
@@ -164,7 +160,7 @@ def _judge_hold(hold: Hold) -> Exit:
 
 
 def _judge_wait(wait: Wait, now: Now) -> Exit:
-    asked = wait.waiting in ASKED_FOR and wait.until is not None and wait.until > now.steady
+    asked = wait.waiting in ASKED_FOR and not wait.unasked and wait.until is not None and wait.until > now.steady
     return Exit.OK if asked else Exit.UNFINISHED
 
 
@@ -280,6 +276,7 @@ def decision_document(
                 "waiting": wait.waiting.value,
                 "message": wait.message,
                 "until_wall": wall(wait.until),
+                "unasked": wait.unasked,
             }
             for wait in decision.waits
         ],

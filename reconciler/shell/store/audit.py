@@ -29,7 +29,7 @@ EVIDENCE_ALL = 2_000
 class AuditRow(NamedTuple):
     """Who did what, when and why. `wall` is in ns; `plan` is the plan's hash.
 
-    `kind` is `step`, `held`, `released`, `verdict`, `exit`, `command`, `request`, `evidence`, `suspended`, `resumed`, `ordered`, `ended`,
+    `kind` is `step`, `held`, `released`, `verdict`, `exit`, `removed`, `command`, `request`, `evidence`, `suspended`, `resumed`, `ordered`, `ended`,
     `adopted`, `left` (no longer a replica) or `webhook`. `actor` is the operation, of a `command` the operator. `object` is the key of the subject; it is empty in rows of schema version 1.
     """
 

@@ -122,10 +122,11 @@ class FileStore:
             made.chmod(0o755)
         before = _target(directory / DATA)
         new = f"..{digest}"
-        if before != new:
-            if not _holds(
-                directory / new, digest
-            ):  # else they are those before the present ones, which may still be read
+        kept = _holds(
+            directory / new, digest
+        )  # those before the present ones, which may still be read, or those of a kill
+        if before != new or not kept:
+            if not kept:
                 _remove(directory / new)
                 staged = directory / "..new"
                 _remove(staged)

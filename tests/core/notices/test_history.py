@@ -90,6 +90,52 @@ def test_a_commit_that_waits_is_superseded_by_the_next_one():
     assert fates(rows) == {"a": "applied", "b": "superseded", "c": "pending"}
 
 
+@pytest.mark.parametrize(
+    "newer",
+    [
+        Source(A, decided=True, seen=B, waiting=B),
+        Source(A, decided=True, seen=B),
+        Source(A, decided=True, refusal=Refusal(B, "the remote does not answer", final=False)),
+    ],
+    ids=["it waits", "it changes nothing", "it is not read yet"],
+)
+def test_a_commit_stays_open_while_the_newest_one_is_not_known(newer):
+    """A daemon that starts without the remote knows only what is in force."""
+    busy = decided(hold(Rule.BUDGET, 5))
+    rows = after((Source(A, decided=True, seen=A), decided()), (newer, busy))
+    assert fates(rows) == {"a": "applied", "b": "pending"}
+    restarted = Source(A, decided=True, seen=B, refusal=Refusal("", "the remote does not answer", final=False))
+    assert follow(rows, Source(A, decided=True), busy, (), 9) is rows
+    rows = follow(rows, restarted, busy, (), 9)
+    assert fates(rows) == {"a": "applied", "b": "pending"}
+    assert rows[-1].text.endswith("is not known: the remote does not answer")
+    assert follow(rows, restarted, busy, (), 10) is rows
+    back = follow(rows, Source(A, decided=True, seen=A), busy, (), 10)
+    assert fates(back) == {"a": "applied", "b": "superseded"}
+
+
+def test_a_commit_waits_for_no_operator_while_the_source_cannot_be_read():
+    """What it waited for may be over, and `wait` would end with it."""
+    waits = Source(A, decided=True, seen=B, waiting=B)
+    rows = after((waits, decided(hold(Rule.SUSPENDED, None, OBJECT))))
+    assert fates(rows) == {"a": "applied", "b": "manual"}
+    restarted = Source(A, decided=True, seen=B, refusal=Refusal("", "the remote does not answer", final=False))
+    rows = follow(rows, restarted, decided(), (), 7)
+    assert (rows[-1].fate, rows[-1].at_wall) == (Fate.PENDING, 7)
+
+
+def test_a_commit_that_comes_into_force_again_is_open_until_it_is_applied():
+    """A branch that is set back to an earlier commit, as promotions do: the world is not at it yet."""
+    rows = after((Source(A, decided=True, seen=A), decided()), (Source(B, decided=True, seen=B), decided()))
+    again = Source(A, decided=False, seen=A, returned=True)
+    rows = follow(rows, again, decided(), (), 3)
+    assert fates(rows) == {"a": "pending", "b": "applied"}
+    rows = follow(rows, again._replace(decided=True, returned=False), decided(hold(Rule.BUDGET, 5)), (), 4)
+    assert fates(rows) == {"a": "pending", "b": "applied"}
+    rows = follow(rows, again._replace(decided=True, returned=False), decided(), (), 5)
+    assert fates(rows) == {"a": "applied", "b": "applied"}
+
+
 def test_a_commit_that_changes_nothing_ends_as_the_one_in_force():
     same = Source(A, decided=True, seen=B)
     assert fates(after((same, decided()))) == {"a": "applied", "b": "applied"}

@@ -101,6 +101,18 @@ def test_a_restart_by_another_program_is_reported_as_one(scene: Scene) -> None:
     assert end.again == "started again, not by reconcile"
 
 
+def test_a_container_that_is_being_removed_was_not_started_again(scene: Scene) -> None:
+    scene.change(1, replace(scene.facts[1], state=ContainerState.STOPPING, last_end=KILLED))
+    (end,) = look(scene)
+    assert end.again == "it is being stopped or removed, not by reconcile"
+
+
+def test_a_container_whose_start_failed_was_not_started_again(scene: Scene) -> None:
+    scene.change(1, replace(scene.facts[1], state=ContainerState.CREATED, last_end=KILLED))
+    (end,) = look(scene)
+    assert end.again == "it is down"
+
+
 def test_several_restarts_between_two_looks_are_counted(scene: Scene) -> None:
     scene.change(1, again(scene.facts[1], restarts=3))
     (end,) = look(scene)

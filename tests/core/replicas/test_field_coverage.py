@@ -36,6 +36,7 @@ from reconciler.core.replicas.field_changes import Effect
 from tests.core.replicas.test_templates import FULL
 
 NOT_SHOWN = {
+    "env_origins",  # where variables stand, as `where`
     "revision",
     "hash_version",
     "key",
@@ -215,3 +216,5 @@ def test_a_changed_setting_is_shown(item, path, changed):
 def test_a_document_that_moved_has_no_changes():
     for item in (WORKLOAD, SERVICE, POLICY, CHECK):
         assert setting_changes.changes(item, replace(item, where=Where("moved.yaml", 7, 1))) == ()
+    moved = replace(WORKLOAD, env_origins=(("web", "A", "a.env:2"),))
+    assert setting_changes.changes(WORKLOAD, moved) == ()

@@ -11,6 +11,7 @@ from providers.facts import Unknown
 from reconciler.core.decide import decide
 from reconciler.core.forecast import forecast
 from reconciler.core.model import value_json
+from reconciler.core.model.drift import Why
 from reconciler.core.model.reasons import Reason, Rule
 from reconciler.core.plan_text import to_text
 from reconciler.core.replicas import file_changes
@@ -51,6 +52,21 @@ def test_each_running_container_gets_its_signal_once_in_a_step_of_its_own() -> N
     plan = forecast(desired, scene.observed(), NOW)
     assert len(plan.steps) == len(scene.facts), "the effect of the step ends the difference"
     assert f"files of conf {NEW[:12]} SIGUSR1" in to_text(plan)
+
+
+def test_changed_files_are_a_change_with_their_field_and_no_drift() -> None:
+    desired, scene = world(SIGNAL)
+    (web,) = desired.workloads
+    earlier = replace(
+        desired, workloads=(replace(web, template=replace(web.template, volumes=(replace(SIGNAL, digest=OLD),))),)
+    )
+    settled = decide(earlier, scene.observed(), NOW).ledger
+    scene.ledger = settled
+    decision = decide(desired, scene.observed(), NOW)
+    assert {step.why for step in decision.steps} == {Why.CHANGE}
+    assert decision.drift == ()
+    plan = forecast(desired, scene.observed(), NOW, earlier)
+    assert {tuple(field.field for field in step.fields) for step in plan.steps} == {("volumes[conf].files.digest",)}
 
 
 @pytest.mark.parametrize("reaction", list(OnFilesChange))

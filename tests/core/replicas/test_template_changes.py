@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from manifests.values.desired import SECOND, ProbeKind, Template
+from manifests.values.files import FilesVolume, OnFilesChange
 from manifests.values.pod import Engine
 from manifests.values.secret_sources import SecretSource
 from reconciler.core.model import value_json
@@ -107,3 +108,11 @@ def test_an_image_has_its_digest_and_an_unpulled_one_is_no_change():
         (field, "app:1 (sha256:aaaaaaaaaaaa)", "app:1 (sha256:bbbbbbbbbbbb)")
     ]
     assert images("app:1", "app:1", first, "") == []
+
+
+def test_the_files_of_a_volume_have_the_names_of_the_manifest():
+    def with_files(on_change: OnFilesChange) -> Template:
+        return replace(SMALL, volumes=(FilesVolume("conf", "d1", on_change=on_change),))
+
+    (row, *_) = reported(with_files(OnFilesChange.ROLLOUT), with_files(OnFilesChange.NOTHING))
+    assert row[0] == "volumes[conf].files.onChange"

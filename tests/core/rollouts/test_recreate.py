@@ -6,6 +6,7 @@ import pytest
 
 from manifests.values.desired import SECOND, Desired, Guard, MassChange, OnSecretChange, Port, Strategy
 from manifests.values.pod import Engine, Live, Mount, VolumeKind
+from manifests.values.secret_sources import SecretSource
 from providers.actions import CreateContainer, RemoveContainer, StartContainer, StopContainer
 from providers.facts import ExitCause, ProbeValue
 from reconciler.core.decide import decide
@@ -17,6 +18,7 @@ from reconciler.core.model.instant import FOREVER
 from reconciler.core.model.ledger import Escalation, Grant
 from reconciler.core.model.reasons import Reason, Rule, Waiting
 from reconciler.core.plan_text import to_text
+from reconciler.core.replicas.field_changes import SECRET, Effect
 from tests.builders import NOW, SEEN, Scene, ago, container, down
 from tests.sim.manifest import Shop, Spec, shop, workload
 
@@ -50,6 +52,29 @@ def test_a_changed_secret_is_reported_and_nothing_more_by_default():
     assert not decision.steps
     assert {hold.rule for hold in decision.holds} == {Rule.SECRET_CHANGED}
     assert all("main/PASSWORD" in hold.message and "onSecretChange" in hold.next_step for hold in decision.holds)
+
+
+def test_a_rollout_says_which_secrets_change_with_it():
+    desired, scene = secrets_changed(OnSecretChange.REPORT)
+    (web,) = desired.workloads
+    engine = Engine(secret_env=(("PASSWORD", SecretSource(file="/run/password")),))
+    main = replace(web.template.container, argv=("serve", "v2"), engine=engine)
+    template = replace(web.template, container=main, revision="another")
+    scene.facts = [replace(fact, stale_secrets=(*STALE, "main/GONE")) for fact in scene.facts]
+    (row,) = forecast(changed(desired, template=template), scene.observed(), NOW, desired).changed
+    assert "containers[main].env[GONE]" not in [field.field for field in row.fields]
+    shown = [field for field in row.fields if field.field == "containers[main].env[PASSWORD]"]
+    assert [(field.after, field.effect) for field in shown] == [(SECRET, Effect.NEW_CONTAINER)], (
+        "listed once, as a new variable"
+    )
+    before = replace(web.template, container=replace(web.template.container, engine=engine))
+    (row,) = forecast(
+        changed(desired, template=template), scene.observed(), NOW, changed(desired, template=before)
+    ).changed
+    shown = [field for field in row.fields if field.field == "containers[main].env[PASSWORD]"]
+    assert [(field.before, field.after, field.effect) for field in shown] == [
+        (SECRET, f"another {SECRET}", Effect.NO_CONTAINER)
+    ]
 
 
 def escalated() -> tuple[Desired, Scene]:

@@ -57,6 +57,21 @@ def test_lists_of_values_are_replaced():
     assert containers_of(spec) == [{"name": "a", "args": ["three"]}]
 
 
+def test_a_name_that_the_base_has_twice_is_removed_as_a_whole():
+    spec, problems = over(pod("[{name: a}, {name: b}, {name: a, args: [x]}]"), pod("[{name: a, $patch: delete}]"))
+    assert (containers_of(spec), problems) == ([{"name": "b"}], [])
+    twice = [document(HEAD + "spec: {replicas: 1}"), document(HEAD + "spec: {replicas: 2}")]
+    assert overlaid(twice, [document(HEAD + "spec: null", "over.yaml")]) == ([], [])
+
+
+def test_fields_of_an_object_that_is_removed_are_reported():
+    gone = "apiVersion: reconciler/v1\nkind: Workload\nmetadata: {name: web, labels: {a: b}}\nspec: null\nmore: 1\n"
+    result, problems = overlaid([document(HEAD + "spec: {replicas: 1}")], [document(gone, "over.yaml")])
+    assert result == []
+    assert sorted((problem.path, problem.line) for problem in problems) == [("metadata.labels", 3), ("more", 5)]
+    assert all(problem.code is Code.BAD_VALUE and "does nothing" in problem.message for problem in problems)
+
+
 def test_items_merge_by_name_and_new_ones_come_last():
     spec, problems = over(
         pod("[{name: a, image: x:1}, {name: b, image: y:1}]"), pod("[{name: c, image: z:1}, {name: b, image: y:2}]")

@@ -1,6 +1,7 @@
 """Ciphertext and placeholders in manifests: each is an error at its line and field, and plain text that looks a little like one is not."""
 
 from pathlib import Path
+from time import process_time
 
 import pytest
 
@@ -37,6 +38,21 @@ def test_each_mark_is_recognized(text: str, name: str) -> None:
     assert found is not None
     assert name in found.name
     assert found.next_step
+
+
+@pytest.mark.parametrize("text", ["\n" * 40_000, "kind\n" * 10_000, "{\n" * 20_000, " \n\t" * 15_000])
+@pytest.mark.parametrize("hint", ["SealedSecret", "$ANSIBLE_VAULT", "ENC["])
+def test_no_text_takes_time_with_the_square_of_its_length(text: str, hint: str) -> None:
+    begin = process_time()
+    assert marker(text + hint) is None
+    assert process_time() - begin < 2
+
+
+@pytest.mark.parametrize(
+    "text", ["a: 1\n  $ANSIBLE_VAULT;1.1;AES256", "{\n\n 'kind': SealedSecret}", "a: 1\n\tkind: SealedSecret"]
+)
+def test_a_mark_may_stand_in_any_line(text: str) -> None:
+    assert marker(text) is not None
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,10 @@
 """Compose's rules for files of variables, line by line."""
 
+from time import process_time
+
 import pytest
 
+from manifests.resolve.dotenv import MISTAKES as MOST_MISTAKES
 from manifests.resolve.dotenv import VARIABLES, parse
 
 VALUES = [
@@ -60,12 +63,15 @@ def test_a_value_is_read_as_compose_reads_it(text: str, value: str) -> None:
 
 
 MISTAKES = [
-    ("A", 1, "A has no value"),
-    ("X=1\nexport A\nY=2", 2, "A has no value"),
-    ("X=1\nA B=2\nY=2", 2, "'A B' does not begin with the name"),
-    ("1A=2", 1, "'1A'"),
+    ("A", 1, "the variable has no value"),
+    ("X=1\nexport A\nY=2", 2, "the variable has no value"),
+    ("X=1\nA B=2\nY=2", 2, "the line does not begin with the name"),
+    ("1A=2", 1, "does not begin"),
     ("=2", 1, "does not begin with the name"),
     ("X=1\nsecret words\nY=2", 2, "the line does not begin"),
+    ("X=1\nsecret\nY=2", 2, "has no value"),
+    ("X=1\nsecret/+a==\nY=2", 2, "does not begin"),
+    ("X=1\n0secret=\nY=2", 2, "does not begin"),
     ("X='1\nY=2", 1, "is not closed"),
     ('X=1\n\nA="a\nb', 3, "is not closed"),
     ('X="1" 2\nY=1', 1, "text after the closing quote"),
@@ -104,3 +110,16 @@ def test_other_encodings_and_too_many_variables_are_mistakes() -> None:
 
 def test_a_repeated_name_is_kept_for_its_reader() -> None:
     assert [variable.value for variable in parse(b"A=1\nA=2").variables] == ["1", "2"]
+
+
+@pytest.mark.parametrize(
+    "text", ["A" + " " * 40_000 + "x", "export" + "\t" * 40_000 + "#", "A" + " \t" * 20_000 + "'", "A='\\'\n" * 10_000]
+)
+def test_no_line_takes_time_with_the_square_of_its_length(text: str) -> None:
+    begin = process_time()
+    parse(text.encode())
+    assert process_time() - begin < 2
+
+
+def test_a_file_of_mistakes_does_not_fill_the_memory() -> None:
+    assert len(parse(b"not variables\n" * 50_000).mistakes) == MOST_MISTAKES

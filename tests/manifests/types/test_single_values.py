@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_core import PydanticCustomError
 
-from manifests.types import names, network, numbers, paths
+from manifests.types import engine, names, network, numbers, paths
 
 Check = Callable[[str], object]
 GOOD: list[tuple[Check, str, object]] = [
@@ -34,6 +34,10 @@ GOOD: list[tuple[Check, str, object]] = [
     (paths.relative_path, "./app//x/", "app/x"),
     (paths.relative_path, ".", "."),
     (paths.relative_path, "..app", "..app"),
+    (paths.relative_path, ".github/x.git", ".github/x.git"),
+    (engine.signal_name, "SIGRTMIN+3", "SIGRTMIN+3"),
+    (engine.signal_name, "SIGKILL", "SIGKILL"),
+    (engine.handled_signal, "SIGUSR1", "SIGUSR1"),
     (numbers.int_or_percent, "25%", 25),
     (numbers.percent, "100%", 100),
 ]
@@ -57,7 +61,15 @@ BAD: list[tuple[Check, object]] = [
     *((network.header_name, text) for text in ("", "a b", "a:", "a\r\nb", "é")),
     *((network.header_value, text) for text in ("a\r\nb: c", "a\nb", "a\0", "é", "x" * 5000)),
     *((network.url_path, text) for text in ("", "ready", "/a b", "/a\r\nHost: b", "/é", "/\0")),
-    *((paths.relative_path, text) for text in ("", "/etc", "..", "a/../../b", "a/..", "a\0b")),
+    *(
+        (paths.relative_path, text)
+        for text in ("", "/etc", "..", "a/../../b", "a/..", "a\0b", ".git", "a/.git/config", ".GIT/x")
+    ),
+    *(
+        (engine.signal_name, text)
+        for text in ("", "HUP", "SIGFOO", "sighup", "SIGRTMIN+16", "SIGRTMIN-1", "SIG", "SIGHUP\n")
+    ),
+    *((engine.handled_signal, text) for text in ("SIGKILL", "SIGSTOP", "SIGFOO")),
     *((numbers.int_or_percent, value) for value in (-1, 1001, "101%", "5", "-1%", "5 %", True, None, 1.5)),
     *((numbers.percent, value) for value in (30, "30", "101%", "", None)),
     (paths.no_nul, "a\0b"),

@@ -81,6 +81,8 @@ def test_what_is_no_file_of_text_is_refused_without_waiting(file: Path, tmp_path
     assert "is not a regular file" in refused(SecretRef(file=str(tmp_path)))
     file.write_bytes(SENTINEL.encode() + b"\xff")
     assert "is not UTF-8 text" in refused(SecretRef(file=str(file)))
+    file.write_bytes(SENTINEL.encode() + b"\0x")
+    assert "has a NUL character" in refused(SecretRef(file=str(file)))
     file.write_bytes(b"x" * (MAX_BYTES + 1))
     assert "more than 65536 bytes" in refused(SecretRef(file=str(file)))
 

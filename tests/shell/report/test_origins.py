@@ -48,6 +48,16 @@ def test_a_replacement_names_the_field_the_line_and_the_commit():
     assert origin.text == f"for {FIELD} at web.yaml:9:1, commit cccccccccccc"
 
 
+def test_a_variable_of_a_file_has_its_line_in_that_file():
+    made = desired(NEW)
+    found = origins()
+    found.manifests(
+        desired(OLD), replace(made, workloads=(replace(made.workloads[0], env_origins=(("main", "A", "a.env:3"),)),))
+    )
+    assert found._at("workload/web", "containers[main].env[A]") == "a.env:3:1"
+    assert found._at("workload/web", FIELD) == "web.yaml:9:1"
+
+
 def test_after_a_restart_the_fields_come_from_the_ledger():
     found = origins()
     found.manifests(None, desired(NEW))

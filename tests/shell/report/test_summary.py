@@ -26,12 +26,12 @@ def waiting(kind: Waiting) -> Decision:
 
 @pytest.mark.parametrize("kind", [Waiting.ACTIVATION, Waiting.DRAIN, Waiting.TTL, Waiting.PAUSE])
 def test_a_run_waits_for_a_wait_that_ends_before_the_deadline(kind):
-    assert pending(waiting(kind), SOON, unknown_is_final=True)
+    assert pending(waiting(kind), SOON)
 
 
 def test_a_run_does_not_wait_for_the_end_of_a_rollback_window():
     decision = waiting(Waiting.ROLLBACK_WINDOW)
-    assert not pending(decision, SOON + 600 * SECOND, unknown_is_final=True)
+    assert not pending(decision, SOON + 600 * SECOND)
     summary = summarize(decision, (), NOW)
     assert summary.exit is Exit.OK
     assert summary.run_again == (("workload/web: rollback window", SOON),)
@@ -56,7 +56,7 @@ def test_a_run_does_not_wait_for_what_follows_a_refused_set(refused, goes_on):
     wait = Wait("recordlist/all", Waiting.NAMES, "a. is not published yet, so b. cannot point at it")
     held = Hold(refused, "records", Rule.STEP_FAILED, "refused", until=SOON, next_step="remove the cause")
     decision = replace(waiting(Waiting.DRAIN), waits=(wait,), holds=(held,))
-    assert pending(decision, SOON + 600 * SECOND, unknown_is_final=True) is goes_on
+    assert pending(decision, SOON + 600 * SECOND) is goes_on
 
 
 def left(world: World, name: str = "r0") -> Summary:
@@ -91,7 +91,7 @@ def test_a_deletion_that_waits_for_a_ttl_beyond_the_deadline_is_left_over():
     world.write(world.decide())
     decision = world.decide()
     assert [wait.waiting for wait in decision.waits if wait.until] == [Waiting.TTL]
-    assert not pending(decision, world.now.steady + SECOND, unknown_is_final=True)
+    assert not pending(decision, world.now.steady + SECOND)
     summary = summarize(decision, (), world.now)
     assert summary.exit is Exit.UNFINISHED
     assert "to delete" in summary.left
@@ -108,6 +108,6 @@ def test_what_must_be_approved_is_left_over_and_a_manual_action():
 
 def test_a_run_does_not_wait_beyond_its_deadline_for_an_address_that_flaps():
     decision = waiting(Waiting.STEADY)
-    assert pending(decision, SOON, unknown_is_final=True)
-    assert not pending(decision, SOON - 1, unknown_is_final=True)
+    assert pending(decision, SOON)
+    assert not pending(decision, SOON - 1)
     assert summarize(decision, (), NOW).exit is Exit.UNFINISHED

@@ -254,6 +254,18 @@ def test_a_half_made_change_is_completed(store: FileStore) -> None:
     assert not (directory / "..link-x").is_symlink()
 
 
+def test_a_directory_of_a_container_that_was_changed_on_the_disk_is_written_again(store: FileStore) -> None:
+    action = create(FIRST, SIGNAL)
+    directory = source(store.prepare(action))
+    files = (directory / "..data").resolve()
+    before = content(files)
+    files.chmod(0o755)
+    (files / "app.conf").chmod(0o644)
+    (files / "app.conf").write_text("another")
+    assert source(store.prepare(action)) == directory
+    assert content((directory / "..data").resolve()) == before
+
+
 def test_files_that_are_not_kept_leave_what_a_container_sees(store: FileStore, state: Path) -> None:
     directory = source(store.prepare(create(FIRST, SIGNAL)))
     other = FileStore(state)
