@@ -196,7 +196,7 @@ class Writer:
         return Written(Outcome.MERGE_REQUEST, edit.images, edit, commit, f"{HEADS}{name}", request.url)
 
     def _set(self) -> str:
-        """What tells the branches of different sets of one repository apart; hosts that share a set share a branch."""
+        """A part of the name of a branch: the same for hosts that share a set of a repository, another one for each other set."""
         path = self.path.path if isinstance(self.path, GitUrl) else ""
         return sha256(f"{path}\n{self.environment or ''}".encode()).hexdigest()[:8]
 

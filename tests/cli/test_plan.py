@@ -51,7 +51,7 @@ def test_dry_run_and_plan_print_the_same(tree, reconcile):
     assert reconcile("--dry-run", tree).out == reconcile("plan", tree).out
 
 
-def test_a_variable_of_a_file_has_its_own_line_and_a_moved_one_is_no_change(tree, reconcile):
+def test_a_variable_of_a_file_has_its_line_and_a_moved_one_is_no_change(tree, reconcile):
     manifest, variables = tree / "all.yaml", tree / "app.env"
     manifest.write_text(
         manifest.read_text().replace("          ports:", "          envFile: app.env\n          ports:", 1)

@@ -147,7 +147,7 @@ def test_what_a_closed_merge_request_proposed_is_not_proposed_with_others(tmp_pa
         assert "1.4.0" in proposed(world, "shop")
 
 
-def test_two_hosts_with_directories_of_their_own_have_branches_of_their_own(tmp_path):
+def test_hosts_with_other_directories_have_other_branches(tmp_path):
     with with_forge(tmp_path, ("shop",)) as (world, tags, forge):
         second = world.repository
         second.upstream.commit({"other/shop.yaml": workload("shop", RULE, image("shop"))})

@@ -77,7 +77,7 @@ EXEMPT_ENDS = {
 """Likewise, by the end of the path: these fields are in every place that takes a secret."""
 
 EXEMPT_STARTS = {
-    "Workload spec.imagePolicies[]": "it writes to the repository; what runs changes with the image of a commit"
+    "Workload spec.imagePolicies[]": "what runs changes with the image that it finds, by a commit or a choice"
 }
 """Likewise, by the beginning of the path."""
 

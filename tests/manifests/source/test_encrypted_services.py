@@ -33,7 +33,7 @@ def test_no_address_of_a_key_service_is_overlooked(name: str, text: str) -> None
 
 
 @pytest.mark.parametrize("value", [f"{GOOD}\\", f'"""{GOOD}', "%(other)s", f"{GOOD} ; x", f"`{GOOD}`"])
-def test_an_address_that_is_written_in_an_unusual_way_is_not_an_allowed_one(value: str) -> None:
+def test_an_address_in_an_unusual_notation_is_not_an_allowed_one(value: str) -> None:
     assert set(services("a.ini", f"[sops]\nmac = x\n{FLAT} = {value}\n")) != {GOOD}
 
 

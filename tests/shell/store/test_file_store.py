@@ -254,7 +254,7 @@ def test_a_half_made_change_is_completed(store: FileStore) -> None:
     assert not (directory / "..link-x").is_symlink()
 
 
-def test_a_directory_of_a_container_that_was_changed_on_the_disk_is_written_again(store: FileStore) -> None:
+def test_a_directory_that_was_changed_on_the_disk_is_written_again(store: FileStore) -> None:
     action = create(FIRST, SIGNAL)
     directory = source(store.prepare(action))
     files = (directory / "..data").resolve()
