@@ -1,9 +1,11 @@
 """Which incidents are run, and running them in processes side by side."""
 
+import os
+import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 
 from tests.incidents import product
 from tests.incidents.peers import PEERS
@@ -92,6 +94,18 @@ def chosen(
     ]
 
 
+def end_with_parent() -> None:
+    """Let this worker end when its parent does, also when that was killed."""
+    parent = parent_process()
+    assert parent is not None
+
+    def follow() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=follow, daemon=True).start()
+
+
 def run_all(cases: list[Case], jobs: int, rules: tuple[str, ...] = RULES) -> Iterator[Outcome]:
     """Run cases in `jobs` processes, and yield each when it has ended. The longest begin first.
 
@@ -108,7 +122,7 @@ def run_all(cases: list[Case], jobs: int, rules: tuple[str, ...] = RULES) -> Ite
     ours: dict[Case, tuple[Restart, ...]] = {}
     left = set(cases)
     # Spawned: a forked process would inherit whatever its parent has begun.
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(jobs, get_context("spawn"), end_with_parent) as pool:
         for future in as_completed([pool.submit(run, *task) for task in tasks]):
             outcome = future.result()
             for case in (

@@ -102,7 +102,8 @@ class Score:
         if now < 0:
             return
         self.restarts.append(Restart(round(now, 1), slot, helps, CRASH if crashed else why))
-        self.leaves(slot)
+        if not crashed:
+            self.leaves(slot)
 
     def leaves(self, slot: Slot) -> None:
         """The rule stops the slot: of a pool with one member, an empty pool in the drain before it belongs to the stop."""
