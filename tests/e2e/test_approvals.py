@@ -173,7 +173,7 @@ def test_a_saved_plan_approves_what_it_shows_or_is_stale(host: Host) -> None:
     said = host.run("plan", "tree", "--out", "a.plan")
     assert re.search(r"approve downtime workload/web/0: stop \S+ while no other replica", said)
     assert "approve delete recordlist/names: delete old." in said
-    assert SECRET not in host.file.read_text()
+    assert SECRET not in (host.base / "a.plan").read_text()
     host.write("www", level="trace", capabilities="NET_ADMIN")
     assert "manifest all.yaml changed" in host.run("apply", "tree", "--plan", "a.plan", code=4)
     host.write("www", level="debug", capabilities="NET_ADMIN")

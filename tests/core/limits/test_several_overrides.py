@@ -35,7 +35,7 @@ def held(made) -> list[tuple[Rule, bool]]:
 def test_a_suspension_alone_is_waited_for():
     made = decision(workload_web=ENDS)
     assert held(made) == [(Rule.SUSPENDED, True)]
-    assert pending(made, HOUR, unknown_is_final=True)
+    assert pending(made, HOUR)
 
 
 @pytest.mark.parametrize(
@@ -52,15 +52,15 @@ def test_what_has_no_end_behind_it_is_seen_at_once(behind):
     made = decision(workload_web=ENDS, **behind)
     assert sorted(until for _, until in held(made)) == [False, True]
     only_held = replace(made, steps=(), waits=(), unsettled=False)
-    assert not pending(only_held, HOUR, unknown_is_final=True)
+    assert not pending(only_held, HOUR)
     assert summarize(replace(made, steps=()), (), NOW).exit is Exit.MANUAL
 
 
 def test_two_ends_are_waited_for_until_the_last_one():
     later = Suspension("bob", "another test", NOW.wall + 50 * MINUTE)
     made = replace(decision(workload_web=ENDS, workload_web_0=later), steps=(), waits=())
-    assert pending(made, HOUR, unknown_is_final=True)
-    assert not pending(made, NOW.steady + 10 * MINUTE, unknown_is_final=True)
+    assert pending(made, HOUR)
+    assert not pending(made, NOW.steady + 10 * MINUTE)
 
 
 def test_holds_of_one_rule_are_an_event_each_and_are_released_together():
@@ -76,7 +76,7 @@ def test_a_rule_without_an_end_behind_a_suspension_is_seen_at_once():
     observes = replace(Guard().restarts, mode=Mode.OBSERVE)
     made = decision(workload_web=ENDS, guard=replace(Guard(), restarts=observes))
     assert held(made) == [(Rule.OBSERVE_ONLY, False), (Rule.SUSPENDED, True)]
-    assert not pending(replace(made, steps=(), waits=(), unsettled=False), HOUR, unknown_is_final=True)
+    assert not pending(replace(made, steps=(), waits=(), unsettled=False), HOUR)
 
 
 def test_a_rule_without_an_end_comes_before_one_that_ends_by_itself():
