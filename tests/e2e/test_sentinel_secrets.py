@@ -33,6 +33,8 @@ from tests.providers.runtime.docker.engine import IMAGE, NETWORK, ensure_docker
 from tests.web.webhook_world import SECRET as WEBHOOK_SECRET
 
 GIT_TOKEN = "Sentinel+git/token-71c2!"
+ADDRESS_TOKEN = "Sentinel+address/token-18d0!"
+"""Is in arguments of programs, where tests that run beside this one look for the others."""
 CHANNEL = "sentinel-channel-5be0"
 VALUE = "Sentinel:sops=value-9d4f"
 WRONG = "wrong-but-secret-4a77"
@@ -330,13 +332,13 @@ def test_no_secret_of_a_source_is_in_any_output_file_or_argument(
 @pytest.mark.parametrize("place", ["path", "local documents"])
 def test_a_token_in_an_address_is_refused_and_never_shown(tmp_path: Path, place: str) -> None:
     world = SignedWorld(tmp_path, verify=None, webhook=None)
-    address = f"git+https://ops:{quote(GIT_TOKEN, safe='')}@127.0.0.1:9/repo.git//prod?ref=main"
+    address = f"git+https://ops:{quote(ADDRESS_TOKEN, safe='')}@127.0.0.1:9/repo.git//prod?ref=main"
     given = [address]
     if place == "local documents":
         world.source["url"] = address
         world.write()
         given = ["--instance", str(world.local)]
-    needles = forms(GIT_TOKEN)
+    needles = forms(ADDRESS_TOKEN)
     for words in (["validate"], ["plan"], ["doctor"], ["--once", "-v"], ["--watch"], ["apply", "--yes"]):
         done = subprocess.run(
             [sys.executable, "-m", "reconciler", *words, *given],
