@@ -13,7 +13,7 @@ from manifests.resolve.image_policies import policy_value
 from manifests.values.image_choice import ImageChoice
 
 Choices = Mapping[str, tuple[ImageChoice, ...]]
-"""What is remembered of containers with a policy, by the key of their workload."""
+"""The remembered state of containers with a policy, by the key of their workload."""
 
 
 def allowed(local: Iterable[Declared]) -> bool:

@@ -17,7 +17,7 @@ class TakenBack:
 
 @dataclass(frozen=True, slots=True)
 class ImageChoice:
-    """What is remembered of one container with an image policy.
+    """The remembered state of one container with an image policy.
 
     Attributes:
         key: of the workload. container: the name of the container.

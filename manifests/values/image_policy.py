@@ -43,7 +43,7 @@ class ImagePolicy:
     declared: str = ""
 
     def admits(self, image: str) -> bool:
-        """Whether the policy may choose this image, whatever the registry has now."""
+        """Whether the policy may choose this image. The registry is not asked."""
         try:
             parsed = parse_image(image)
         except ValueError:

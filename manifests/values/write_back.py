@@ -47,7 +47,7 @@ class Registry:
 
 
 class ImageApply(StrEnum):
-    """What becomes of an image that a policy finds: a commit, or a rollout without one."""
+    """How an image that a policy finds comes into force: by a commit, or by a rollout without one."""
 
     COMMIT = "commit"
     ROLLOUT = "rollout"

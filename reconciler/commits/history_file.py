@@ -19,7 +19,7 @@ LARGEST = 4 * 1024 * 1024
 
 
 class History(NamedTuple):
-    """What became of each commit, the oldest first, and which one was in force then; empty for none."""
+    """The outcome of each commit, the oldest first, and the commit that was in force then; empty for none."""
 
     rows: tuple[Row, ...] = ()
     in_force: str = ""

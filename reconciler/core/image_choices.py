@@ -22,7 +22,7 @@ GIVEN_UP = frozenset({Standing.FAILED, Standing.EXPIRED})
 
 
 class Verdict(StrEnum):
-    """What the rollout of a workload says of an image that was chosen for it."""
+    """The verdict of a rollout on the image that was chosen for its workload."""
 
     PROVED = "proved"
     """Its revision has the traffic, and its bake is over."""
@@ -44,7 +44,7 @@ class Judgement(NamedTuple):
 
 
 def judged(workloads: Iterable[Workload], rollouts: Mapping[str, Rollout], now: Now) -> tuple[Judgement, ...]:
-    """What is known of chosen images. Nothing for those whose rollout is under way."""
+    """The verdicts on chosen images. An image whose rollout is under way has none."""
     found = []
     for workload in workloads:
         choices = [choice for choice in workload.image_choices if choice.image]
@@ -97,7 +97,7 @@ def current(choice: ImageChoice, policy: ImagePolicy) -> str:
 
 
 def chosen(choice: ImageChoice, policy: ImagePolicy, image: str, why: str, wall: int) -> ImageChoice:
-    """What is remembered once an image was chosen. One that did not pass its bake is no image to go back to."""
+    """The state after an image was chosen. An image that did not pass its bake is no image to go back to."""
     proved = bool(choice.image and choice.proved)
     return replace(
         choice,
@@ -113,7 +113,7 @@ def chosen(choice: ImageChoice, policy: ImagePolicy, image: str, why: str, wall:
 
 
 def seen(choice: ImageChoice, policy: ImagePolicy, wall: int) -> ImageChoice:
-    """What is remembered, now that manifests with this policy are in force.
+    """The state once manifests with this policy are in force.
 
     A commit that changes the image of the manifest ends the choice, and the image that it replaced is not chosen again. A policy that
     does not allow the chosen image any more ends the choice only.
@@ -127,7 +127,7 @@ def seen(choice: ImageChoice, policy: ImagePolicy, wall: int) -> ImageChoice:
 
 
 def follow(choice: ImageChoice, judgement: Judgement, wall: int) -> ImageChoice:
-    """What is remembered after a verdict on this image; the same where it is about another one."""
+    """The state after a verdict on this image; unchanged when the verdict is about another image."""
     if judgement.image != choice.image:
         return choice
     if judgement.verdict is not Verdict.PROVED and choice.proved not in ("", judgement.revision):
@@ -160,5 +160,5 @@ def _ended(choice: ImageChoice) -> ImageChoice:
 
 
 def without_choice(choice: ImageChoice) -> ImageChoice:
-    """What stays when local documents allow no choices any more, or the policy is gone: what was taken back."""
+    """The state after local documents stopped allowing choices, or after the policy was removed: the images that were taken back."""
     return replace(_ended(choice), declared="", seen="")

@@ -33,7 +33,7 @@ Place = tuple[str, str]
 
 
 class Links(NamedTuple):
-    """What choices need of the daemon; see `service.Links`."""
+    """The parts of the daemon that choices need; see `service.Links`."""
 
     report: Callable[[Event], None]
     hurry: Callable[[str], None]
@@ -47,7 +47,7 @@ class ChoiceStore:
     state: Path
 
     def load(self, note: Callable[[str], None]) -> tuple[ImageChoice, ...]:
-        """What is remembered."""
+        """The remembered state of all containers with a policy."""
         return file.load(self.state, note)
 
     def save(self, choices: Iterable[ImageChoice]) -> None:

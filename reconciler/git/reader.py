@@ -321,7 +321,7 @@ class GitReader:
         names = f"commit {commit} does not follow commit {old}, which is in force"
         message = f"{names}: the history was rewritten (a force-push)"
         if follows is None:
-            message = f"it is not known whether commit {commit} follows commit {old}, which is in force: {unknown}"
+            message = f"git cannot tell whether commit {commit} follows commit {old}, which is in force: {unknown}"
         if held:
             hint = "push a commit that follows it, or remove requireFastForward from spec.source of the local Instance"
             raise Unusable(message, hint)

@@ -35,7 +35,7 @@ class _Conversation:
         self.sock: socket.socket | None = None
 
     def cut(self) -> None:
-        """End it: whatever waits for the server fails at once."""
+        """End it: all calls that wait for the server fail at once."""
         connection = self.sock
         with suppress(OSError):
             if connection is not None:

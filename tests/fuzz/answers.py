@@ -309,5 +309,5 @@ SURFACES = (
     Surface("PowerDNS", "a PowerDNS server", HOLDS, st.tuples(changes, edits | st.just([]), edits | st.just([]) | st.just([])), powerdns_world),
     Surface("DNS messages", "a name server (transfers and queries)", HOLDS, st.tuples(edits, st.sampled_from((0, 2, 12, 12, 12)), st.sampled_from((0, 0, 0, 0, 7)), st.sampled_from(("axfr", "queries"))), dns_world),
     Surface("HAProxy", "a HAProxy process", HOLDS, st.tuples(st.sampled_from(HAPROXY_WORDS), edits, edits | st.just([]) | st.just([])), haproxy_world),
-    Surface("Route 53", "Amazon's API, or what answers in its place", HOLDS, st.tuples(st.integers(0, 1), edits, st.sampled_from((200, 200, 200, 200, 400, 403, 500, 503))), route53_world),
+    Surface("Route 53", "Amazon's API, or a server in its place", HOLDS, st.tuples(st.integers(0, 1), edits, st.sampled_from((200, 200, 200, 200, 400, 403, 500, 503))), route53_world),
 )  # fmt: skip

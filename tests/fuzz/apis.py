@@ -222,5 +222,5 @@ def forge_world() -> Iterator[Check]:
 
 SURFACES = (
     Surface("registries", "a registry of images, or its server of tokens", f"{HOLDS}; the login goes to the registry and the server of tokens that it names", registry_inputs, registry_world),
-    Surface("forges", "GitHub, GitLab, Gitea or Forgejo, or what answers in their place", HOLDS, forge_inputs, forge_world),
+    Surface("forges", "GitHub, GitLab, Gitea or Forgejo, or a server in their place", HOLDS, forge_inputs, forge_world),
 )  # fmt: skip

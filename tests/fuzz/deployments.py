@@ -158,5 +158,5 @@ def world() -> Iterator[Check]:
 
 
 SURFACES = (
-    Surface("deployments", "whatever can reach the push listener; pipelines with a token", "only with the token something is written, and then a valid image of its workload; a reason is one line; no status of a server error", inputs, world),
+    Surface("deployments", "programs that can reach the push listener; pipelines with a token", "only with the token something is written, and then a valid image of its workload; a reason is one line; no status of a server error", inputs, world),
 )  # fmt: skip

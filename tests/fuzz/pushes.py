@@ -129,5 +129,5 @@ def world() -> Iterator[Check]:
 
 
 SURFACES = (
-    Surface("pushes", "whatever can reach the push listener", "200 and 202 only for a valid signature over this body; no status of a server error; a valid push is answered afterwards", inputs, world),
+    Surface("pushes", "programs that can reach the push listener", "200 and 202 only for a valid signature over this body; no status of a server error; a valid push is answered afterwards", inputs, world),
 )  # fmt: skip

@@ -134,5 +134,5 @@ def world() -> Iterator[Check]:
 
 
 SURFACES = (
-    Surface("webhooks", "whatever can reach the webhook listener", "nothing is asked of the loop without the secret; no status of a server error; a valid delivery is answered afterwards", inputs, world),
+    Surface("webhooks", "programs that can reach the webhook listener", "nothing is asked of the loop without the secret; no status of a server error; a valid delivery is answered afterwards", inputs, world),
 )  # fmt: skip

@@ -23,7 +23,7 @@ WHAT_HAPPENS = {
     "5a": "nothing is stopped or started while the runtime does not answer; the traffic stays",
     "5b": "a hung replica is restarted when the runtime answers again",
     "6": "the replica loses its traffic in each bad spell, and is restarted with growing back-off",
-    "6b": "restarts that were called off because the replica passed again delay the one that it needs",
+    "6b": "restarts that were called off, because the replica passed again, delay the restart that helps",
     "7a": "each replica is restarted when it hangs",
     "7b": "the canary recovers, then the others are restarted one at a time, as the rate allows",
     "8a": "the hung replica is restarted; replicas that are overloaded meanwhile may be restarted, one at a time",

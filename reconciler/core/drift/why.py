@@ -34,7 +34,7 @@ WORLD = frozenset(
         Reason.REASSERTED,
     }
 )
-"""Causes that lie in the world, whatever the manifests did."""
+"""Causes in the world; changes of the manifests do not matter for them."""
 
 HEALTH = frozenset(
     {
@@ -53,7 +53,7 @@ HEALTH = frozenset(
         Reason.LAST_RESORT,
     }
 )
-"""Causes that lie in what replicas answer or report, whatever the manifests did."""
+"""Causes in the answers and reports of replicas; changes of the manifests do not matter for them."""
 
 MANIFESTS = frozenset(
     {
@@ -125,7 +125,7 @@ class Movement:
         )
 
     def why(self, cause: Reason, obj: str, rest: Why = Why.DRIFT) -> Why:
-        """What a difference of an object with this cause is; `rest` where neither the cause nor the manifests say it."""
+        """The label of a difference of an object with this cause; `rest` where neither the cause nor the manifests decide."""
         if cause in WORLD:
             return Why.DRIFT
         if cause in HEALTH:
@@ -137,7 +137,7 @@ class Movement:
         return Why.CHANGE if "/".join(obj.split("/")[:2]) in self._documents else rest
 
     def of_want(self, want: Want) -> Why:
-        """What a candidate is. A restart leaves the restart policy off: setting it again is part of that restart."""
+        """The label of a candidate. A restart leaves the restart policy off: setting it again is part of that restart."""
         grant = self._ledger.grants.get(want.fact.id) if want.fact is not None else None
         cause = grant.cause if grant is not None and want.cause is Reason.POLICY_LOST else want.cause
         return self.why(cause, want.object)

@@ -105,7 +105,7 @@ def follow(rows: tuple[Row, ...], seen: tuple[tuple[str, str, str], ...], newest
         rows: before, the oldest first.
         seen: commit, state and description: of the commit in force, of a newer one with the same manifests, and of one that waits or is
             refused.
-        newest: the newest of these: what other pending commits are superseded by; empty while it is not known, as after a start without
+        newest: the newest of these, which supersedes other pending commits; empty while unknown, as after a start without
             the remote.
         now: the time of the decision.
     """

@@ -82,7 +82,7 @@ class Source(NamedTuple):
 
     @property
     def newest_known(self) -> bool:
-        """Whether it is known which commit is the newest one: not after a start without the remote."""
+        """Whether the newest commit is known: not after a start without the remote."""
         return bool(self.waiting or (self.seen if self.refusal is None else self.refusal.commit))
 
     @property

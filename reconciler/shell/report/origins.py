@@ -20,7 +20,7 @@ from reconciler.core.replicas.setting_changes import Document
 
 
 class Origin(NamedTuple):
-    """What a row of the audit says of its origin. `fields` are (field, `file:line:column`), or "image policy" in its place."""
+    """The origin in a row of the audit. `fields` are (field, `file:line:column`), or "image policy" in its place."""
 
     commit: str = ""
     where: str = ""

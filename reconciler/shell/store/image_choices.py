@@ -18,7 +18,7 @@ LARGEST = 16 * 1024 * 1024
 
 
 def load(state: Path, note: Callable[[str], None] = lambda _: None) -> tuple[ImageChoice, ...]:
-    """What is remembered, of the stored manifests where the file is lost or damaged. `note` reports damage."""
+    """The remembered state; that of the stored manifests where the file is lost or damaged. `note` reports damage."""
     try:
         return rows_of(json.loads(last_good.read_private(state / FILE, LARGEST))["choices"])
     except FileNotFoundError:
