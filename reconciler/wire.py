@@ -593,7 +593,7 @@ def _at_path(location: Location, snapshot: Snapshot | None = None) -> StartManif
     start = StartManifests(resolve(sources), sources)
     if location.reader is not None and location.reader.is_declared:
         start = of_history(location, start)
-    if snapshot is None:
+    if snapshot is None or snapshot.choices == start.sources.choices:
         return start
     sources = with_choices(start.sources, snapshot.choices)
     return StartManifests(resolve(sources), sources)
