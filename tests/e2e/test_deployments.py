@@ -1,9 +1,14 @@
 """Deployments with the real program: a request becomes a commit, and the commit comes into force without waiting for the poll."""
 
 import json
+import os
+import signal
 import time
+from collections.abc import Iterator
 from http.client import HTTPConnection
 from pathlib import Path
+
+import pytest
 
 from tests.e2e.test_git_source import HOST, PATIENCE, Host
 from tests.free_ports import free_port
@@ -41,8 +46,16 @@ def post(port: int, image: str) -> tuple[int, dict]:
     return reply.status, answer
 
 
-def test_a_deployment_is_a_commit_that_comes_into_force_at_once(tmp_path: Path):
-    host, port = Host(tmp_path), free_port()
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[Host]:
+    made = Host(tmp_path)
+    yield made
+    for pid in made.pids():  # the engine of its manifests does not exist, so `destroy` would not end
+        os.kill(pid, signal.SIGKILL)
+
+
+def test_a_deployment_is_a_commit_that_comes_into_force_at_once(host: Host):
+    port = free_port()
     host.upstream.commit({"set/shop.yaml": SHOP})
     token = host.local.parent / "token"
     token.write_text(TOKEN)
