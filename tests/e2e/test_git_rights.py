@@ -5,16 +5,15 @@ import shlex
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.test_git_source import ROOT, WEB, Host, eventually, sshd
-from tests.e2e.test_rights import PATIENCE, check_confined, notified, wait_until_ready
+from tests.e2e.test_git_source import WEB, Host, eventually, sshd
+from tests.e2e.test_rights import check_confined, unit_process
 from tests.e2e.unit_rights import USER, Rights, own, settings
 from tests.git.upstream import CERTIFICATE, served
 
@@ -41,35 +40,12 @@ def host() -> Iterator[Host]:
     shutil.rmtree(base)
 
 
-@contextmanager
-def unit(host: Host) -> Iterator["subprocess.Popen[bytes]"]:
+def unit(host: Host) -> AbstractContextManager["subprocess.Popen[bytes]"]:
     """The ExecStart of the unit with its drop-ins, from its first decision until SIGTERM ends it."""
     rights = Rights.of("git", "process", writable={"/var/lib/reconcile": host.home})
     (line,) = settings("git")["ExecStart"]
     words = [{"/etc/reconciler": str(host.local)}.get(word, word) for word in shlex.split(line)[1:]]
-    log = host.base / "daemon.log"
-    with notified(host.base / "notify") as link, log.open("wb") as out:
-        process = subprocess.Popen(
-            [*rights.command(host.base, host.home), sys.executable, "-m", "reconciler", *words],
-            cwd=ROOT,
-            env={"HOME": str(host.home), "PATH": os.environ["PATH"], "NOTIFY_SOCKET": str(host.base / "notify")},
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=out,
-        )
-        try:
-            wait_until_ready(link)
-            yield process
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(PATIENCE) == 143
-        except BaseException:
-            print(log.read_text())
-            raise
-        finally:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
-    assert "Traceback" not in log.read_text(), log.read_text()
+    return unit_process(rights.command(host.base, host.home), words, host.home)
 
 
 def followed(host: Host) -> None:

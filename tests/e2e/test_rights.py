@@ -13,7 +13,7 @@ import sys
 import tempfile
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 
 import pytest
@@ -66,14 +66,21 @@ def check_confined(pid: int, capabilities: int = 0, groups: str = "") -> None:
     assert (found["NoNewPrivs"], found["Seccomp"]) == ("1", "2")
 
 
+def daemon(
+    prefix: list[str], manifests: Path, local: Path, home: Path
+) -> AbstractContextManager["subprocess.Popen[bytes]"]:
+    """The unit's ExecStart with these rights; see `unit_process`."""
+    return unit_process(prefix, words_of_the_unit(manifests, local), home)
+
+
 @contextmanager
-def daemon(prefix: list[str], manifests: Path, local: Path, home: Path) -> Iterator["subprocess.Popen[bytes]"]:
-    """The unit's ExecStart with these rights, from its first decision until SIGTERM ends it."""
+def unit_process(prefix: list[str], words: list[str], home: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    """A daemon with these rights and arguments, from its first decision until SIGTERM ends it. Its log is beside its home."""
     environment = {"HOME": str(home), "PATH": os.environ["PATH"], "NOTIFY_SOCKET": str(home.parent / "notify")}
     log = home.parent / "daemon.log"
     with notified(home.parent / "notify") as link, log.open("wb") as out:
         process = subprocess.Popen(
-            [*prefix, sys.executable, "-m", "reconciler", *words_of_the_unit(manifests, local)],
+            [*prefix, sys.executable, "-m", "reconciler", *words],
             cwd=ROOT,
             env=environment,
             stdin=subprocess.DEVNULL,
